@@ -65,7 +65,7 @@ from shared.services.admin.evaluation import (
     EvaluationPlace,
     EvaluationStopped,
     SpendingGuard,
-    hold_talk,
+    import_talk,
 )
 
 PLACE = "evaluation:"
@@ -525,9 +525,9 @@ class AbstentionRun(EvalRun):
         importer = build_past_importer(self.app, self.app.erasure)
         for talk in self.talks:
             place = await self._open(preset, config, talk, left_micro=guard.left_micro)
-            await self._make_searchable(await hold_talk(importer, place, talk))
+            await self._make_searchable(await import_talk(importer, place, talk))
             evaluation = self._evaluation(guard, f"{preset}, {talk.name}")
-            for asked, answer, used_recall in await evaluation.ask_held(place, _mixed(talk)):
+            for asked, answer, used_recall in await evaluation.ask_about_import(place, _mixed(talk)):
                 verdict = await self._verdict(judge, place, asked, answer, guard)
                 answers.append(
                     JudgedAnswer(question=asked, answer=answer, verdict=verdict, used_recall=used_recall)

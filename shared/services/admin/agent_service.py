@@ -14,6 +14,13 @@ from shared.core.values.errors import BadInput, EvertalkError, NotFound
 
 
 class AgentStore(Protocol):
+    """Store of agents; changes are in the audit log under `by`.
+
+    `find` and `find_bot_id` return None for an unknown name, `create` False if the name is taken, `change`
+    the new version, None if the agent's version is not `seen`. `delete` returns False if the agent is in use.
+    `move_sessions` returns the number of sessions that changed agent.
+    """
+
     async def find(self, name: str) -> AgentRow | None: ...
     async def create(self, name: str, config: Mapping[str, Any], *, by: str) -> bool: ...
     async def change(self, name: str, config: Mapping[str, Any], *, seen: int, by: str) -> int | None: ...
@@ -23,6 +30,10 @@ class AgentStore(Protocol):
 
 
 class AssignedSites(Protocol):
+    """Store of the agent that answers a site's new conversations; False if the site or the agent does not
+    exist.
+    """
+
     async def assign_agent(self, name: str, agent: str, *, by: str) -> bool: ...
 
 
@@ -112,7 +123,7 @@ class StoredConfig:
 
 
 class AgentService:
-    """Changes of agents. Each names its actor, and is in the audit log. Raises StorageUnavailable."""
+    """Changes of agents, each in the audit log under its actor `by`. Raises StorageUnavailable."""
 
     def __init__(self, agents: AgentStore, sites: AssignedSites) -> None:
         self._agents = agents
@@ -126,7 +137,9 @@ class AgentService:
         return row
 
     async def create_agent(self, name: str, *, by: str) -> None:
-        """Create an agent with the deployment's settings. Raises BadAgentName, AgentExists."""
+        """Create an agent with an empty config, so that the deployment's settings apply. Raises BadAgentName,
+        AgentExists.
+        """
         if not AGENT_NAME.fullmatch(name):
             raise BadAgentName(name)
         if not await self._agents.create(name, {}, by=by):
@@ -135,10 +148,11 @@ class AgentService:
     async def change_agent(
         self, name: str, config: Mapping[str, Any], *, seen: int, defaults: AgentDefaults, by: str
     ) -> StoredConfig:
-        """Check and store the config of an agent that has version `seen`.
+        """Check a config and store it as a new version of an agent that has version `seen`; return the
+        version.
 
         A workspace that the agent already has is accepted, even outside of the workspaces' folder. Raises
-        AgentNotFound, AgentTooLarge, BadAgentConfig, StaleAgent.
+        AgentNotFound, AgentTooLarge, BadAgentConfig, and StaleAgent if another operator has changed it.
         """
         row = await self.find_agent(name)
         remarks = await self._check(config, replace(defaults, stored_workspace=row.config.get("workspace")))
@@ -150,9 +164,10 @@ class AgentService:
     async def import_agent(
         self, name: str, config: Mapping[str, Any], *, seen: int | None, defaults: AgentDefaults, by: str
     ) -> StoredConfig:
-        """Create an agent with a config, or change the one of that name; without `seen`, any version of it.
+        """Create an agent with a config, or replace the config of the agent of that name; return the version.
 
-        Raises BadAgentName, AgentTooLarge, BadAgentConfig, StaleAgent.
+        `seen` is the version that may be replaced, None for any. Raises BadAgentName, AgentTooLarge,
+        BadAgentConfig, StaleAgent.
         """
         if not AGENT_NAME.fullmatch(name):
             raise BadAgentName(name)
@@ -168,7 +183,7 @@ class AgentService:
     async def delete_agent(self, name: str, *, by: str) -> None:
         """Delete an agent with its versions and indexed knowledge.
 
-        Raises AgentNotFound, DefaultAgentStays, AgentInUse.
+        Raises AgentNotFound, DefaultAgentStays, and AgentInUse if conversations, sites or bots still use it.
         """
         row = await self.find_agent(name)
         if row.name == DEFAULT_AGENT:
@@ -206,6 +221,8 @@ class AgentService:
 
 
 def check_size(config: Mapping[str, Any]) -> None:
-    """Check the length of a config as JSON without blanks. Raises AgentTooLarge."""
+    """Check that a config as JSON without blanks has at most `MOST_CHARS` characters. Raises
+    AgentTooLarge.
+    """
     if len(json.dumps(config, ensure_ascii=False, separators=(",", ":"))) > MOST_CHARS:
         raise AgentTooLarge

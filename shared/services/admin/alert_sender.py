@@ -23,6 +23,8 @@ SEND_SECONDS = 1.0
 
 
 class AlertSweep(Protocol):
+    """Result of one search for problems: numbers of alerts that were opened and ended."""
+
     @property
     def opened(self) -> int: ...
     @property
@@ -30,9 +32,11 @@ class AlertSweep(Protocol):
 
 
 class AlertStore(Protocol):
-    """Store of alerts. The type of `rules` is known to the store alone.
+    """Store of alerts and of the messages about them; the type of `rules` is known to the store alone.
 
-    `sweep` returns None while another process sweeps, `claim` if no alert is due.
+    `sweep` returns None while another process sweeps; `claim` returns the next due message that no other
+    process has, None if none is due. `record_outcome` returns False if another process has taken the message
+    over.
     """
 
     async def sweep(self, rules: Any, *, worker_id: int, targets: Sequence[str]) -> AlertSweep | None: ...
@@ -41,7 +45,7 @@ class AlertStore(Protocol):
 
 
 class AlertChannel(Protocol):
-    """Channel that sends one message, and returns its outcome even if the message did not arrive."""
+    """Channel that sends one message and returns its outcome; a failure is an outcome, not an error."""
 
     async def send(self, sending: Sending) -> Outcome: ...
 
@@ -61,14 +65,20 @@ class AlertSender:
         self._unstored: list[tuple[Sending, Outcome]] = []
 
     async def store_pending_outcomes(self) -> None:
-        """Store the outcomes that could not be stored before; raises StorageUnavailable."""
+        """Store the outcomes that could not be stored when their alerts were sent. Raises
+        StorageUnavailable.
+        """
         while self._unstored:
             sending, outcome = self._unstored[0]
             await self._store.record_outcome(sending, outcome, worker_id=self._worker_id)
             self._unstored.pop(0)
 
     async def send_due(self, carriers: Mapping[str, AlertChannel]) -> int:
-        """Send all due alerts, and return how many were tried; raises StorageUnavailable."""
+        """Send due messages one after another until none is due; return how many were tried.
+
+        `carriers` are the channels by target. A message that did not arrive is due again later. Raises
+        StorageUnavailable.
+        """
         await self.store_pending_outcomes()
         done = 0
         while sending := await self._store.claim(tuple(carriers), worker_id=self._worker_id):
@@ -111,15 +121,18 @@ class AlertMonitor:
         self._bringing = AlertSender(store, worker_id=worker_id, crash_point=crash_point)
 
     def follow(self, other: AlertMonitor) -> None:
-        """Use the rules, targets and channels of `other`, which depend on settings."""
+        """Use the rules, targets and channels of `other` from the next round on; called after settings were
+        changed.
+        """
         self._rules = other._rules
         self._targets = other._targets
         self.carriers = other.carriers
 
     async def sweep_once(self) -> AlertSweep | None:
-        """Open alerts for new problems, and end those whose problem is over; raises StorageUnavailable.
+        """Open alerts for new problems, and end those whose problem is over; return their numbers.
 
-        Returns None while another process sweeps.
+        Messages about both become due; nothing is sent. Returns None while another process sweeps. Raises
+        StorageUnavailable.
         """
         self._crash_point("before_alert_opens")
         swept = await self._store.sweep(self._rules, worker_id=self._worker_id, targets=self._targets)
@@ -130,9 +143,15 @@ class AlertMonitor:
         return swept
 
     async def send_due(self) -> int:
+        """Send the due messages of this process's targets; return how many were tried. Raises
+        StorageUnavailable.
+        """
         return await self._bringing.send_due(self.carriers)
 
     async def run_sweeps(self) -> None:
+        """Search for problems every `SWEEP_SECONDS` until cancelled; an unavailable database is only
+        logged.
+        """
         while True:
             try:
                 await self._bringing.store_pending_outcomes()
@@ -142,6 +161,7 @@ class AlertMonitor:
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def run_sends(self) -> None:
+        """Send due messages every `SEND_SECONDS` until cancelled; an unavailable database is only logged."""
         while True:
             if self.carriers:
                 try:

@@ -10,6 +10,8 @@ from shared.core.values.errors import EvertalkError
 
 
 class AlertTestStore(Protocol):
+    """Store of test alerts; `has_sender` says whether a process that sends alerts is alive."""
+
     async def send_test(self, targets: Sequence[str], *, by: str) -> UUID: ...
     async def has_sender(self) -> bool: ...
 
@@ -34,16 +36,17 @@ class NoAlertSender(EvertalkError):
 
 
 class AlertService:
-    """Operators' test of alerts, which is in the audit log. Raises StorageUnavailable."""
+    """Operators' test of alerts, recorded in the audit log. Raises StorageUnavailable."""
 
     def __init__(self, alerts: AlertTestStore) -> None:
         self._alerts = alerts
 
     async def send_test(self, targets: Sequence[str], *, by: str, needs_sender: bool = False) -> UUID:
-        """Send a test alert to all targets and return its id.
+        """Store a test alert with a due message to each target, and return its public id; another task sends
+        it.
 
-        A caller that sends no alerts itself needs another process that does. Raises NoAlertTargets,
-        NoAlertSender.
+        `needs_sender` requires that a process which sends alerts is alive. Raises NoAlertTargets without
+        targets, NoAlertSender without that process.
         """
         if not targets:
             raise NoAlertTargets

@@ -34,13 +34,21 @@ FLUSH_ANSWER_TOKENS = 400
 """Output tokens that a summary or a silent turn usually takes; for estimates, not for caps."""
 
 BuildBody = Callable[[ModelRequest], Awaitable[Mapping[str, Any]]]
+"""Function that returns the body of a request, as its provider receives it."""
 
 
 class InspectorStateStore(Protocol):
+    """Store of session states; raises UnknownSession."""
+
     async def load_state(self, session_id: int) -> SessionState: ...
 
 
 class ReplayStore(Protocol):
+    """Store of turns with what their last request contained.
+
+    `load_turn` returns None if the turn called no model, or if the record of the call was deleted.
+    """
+
     async def load_turn(self, session_id: int, turn: int) -> StoredTurn | None: ...
 
 
@@ -78,7 +86,11 @@ class ContextSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedCall:
-    """Model call of an earlier turn, rebuilt from what is stored of the turn."""
+    """Model call of an earlier turn, rebuilt from what is stored of the turn.
+
+    `call` is its number in the turn from 1, `calls` the number of calls that the turn made; `request` is None
+    if it cannot be rebuilt.
+    """
 
     turn: int
     call: int
@@ -96,7 +108,10 @@ class ReplayedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionEstimate:
-    """Estimated tokens and cost of a summary or of a memory flush, made without calling a model."""
+    """Estimated tokens and cost of a summary or of a memory flush, made without calling a model.
+
+    `before` and `after` are the tokens of the context, 0 for a flush; `calls` is the number of model calls.
+    """
 
     possible: bool
     reason: str = ""
@@ -113,10 +128,12 @@ class CompactionEstimate:
     cost_micro: int | None = None
     """Micro-dollars without the discount for cached tokens; None if the model's prices are unknown."""
     flush: CompactionEstimate | None = None
-    """Estimate of the memory flush that precedes the summary."""
+    """Estimate of the memory flush that precedes the summary; None if its turns were flushed already."""
 
 
 class ContextInspector:
+    """Inspector of a session's requests for operators; it changes nothing and calls no chat model."""
+
     def __init__(
         self,
         *,
@@ -135,7 +152,10 @@ class ContextInspector:
         self._body = body
 
     async def load_snapshot(self, session_id: int) -> ContextSnapshot:
-        """Return the next request of a session. Raises UnknownSession, ContradictoryPolicy."""
+        """Return sizes, model and settings of a session's next request.
+
+        Raises UnknownSession, ContradictoryPolicy and StorageUnavailable.
+        """
         state = await self._states.load_state(session_id)
         prepared = await self._prepared(state)
         used = state.view.context_tokens or prepared.estimate
@@ -154,9 +174,10 @@ class ContextInspector:
         )
 
     async def replay_call(self, session_id: int, turn: int, call: int | None = None) -> ReplayedCall | None:
-        """Rebuild the request of one model call of a turn; return None if the turn is not stored.
+        """Rebuild the request of one model call of a turn; return None if no call of the turn is stored.
 
-        `call` counts from 1; without it, the turn's last call is rebuilt.
+        `call` counts from 1, and a number outside of the turn's calls means the nearest one; None means the
+        last call. If a part was erased, the result says so in `gone`.
         """
         stored = await self._replays.load_turn(session_id, turn)
         if stored is None:
@@ -181,11 +202,15 @@ class ContextInspector:
         )
 
     async def build_body(self, request: ModelRequest) -> Mapping[str, Any]:
-        """Return the request body as the provider receives it."""
+        """Return the body of a request as its provider receives it; nothing is sent."""
         return await self._body(request)
 
     async def estimate_compaction(self, session_id: int, *, force: bool = False) -> CompactionEstimate:
-        """Estimate what `/compact` would do now; calls no model and changes nothing."""
+        """Return what `/compact` would do now, in tokens and micro-dollars; no model is called and nothing
+        changes.
+
+        `force` plans although the context is not full. Raises UnknownSession and ContradictoryPolicy.
+        """
         state = await self._states.load_state(session_id)
         prepared = await self._prepared(state)
         names = prepared.policy.writing.list_models(
@@ -206,7 +231,10 @@ class ContextInspector:
         return self._of_plan(state, prepared, plan, prepared.card if warm else card, warm=warm)
 
     async def load_flush_way(self, session_id: int) -> FlushWay:
-        """Return how a flush would save notes of this session. Raises UnknownSession, ContradictoryPolicy."""
+        """Return how a flush would save notes of this session, such as `prefix`, `code` or `off`.
+
+        Raises UnknownSession and ContradictoryPolicy.
+        """
         state = await self._states.load_state(session_id)
         return self._flush_way(state, await self._prepared(state))
 
@@ -223,7 +251,12 @@ class ContextInspector:
         return way
 
     async def estimate_flush(self, session_id: int) -> CompactionEstimate:
-        """Estimate a flush to memory; calls no model and changes nothing."""
+        """Return what a memory flush of all ended turns would read and cost; no model is called and nothing
+        changes.
+
+        Not `possible` with reason `all_read` if flushes have read all turns. Raises UnknownSession and
+        ContradictoryPolicy.
+        """
         state = await self._states.load_state(session_id)
         prepared = await self._prepared(state)
         found = self._flush(state, prepared, through=state.answered_turn)

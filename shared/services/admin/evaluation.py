@@ -63,6 +63,11 @@ class EvaluationStopped(EvertalkError):
 
 
 class TurnView(Protocol):
+    """Turn of an evaluation as it is stored: its state, error code (None without one) and answer.
+
+    `used_recall` is True if the turn called the tool `recall`.
+    """
+
     @property
     def state(self) -> str: ...
     @property
@@ -74,28 +79,45 @@ class TurnView(Protocol):
 
 
 class EvaluationStore(Protocol):
+    """Store of an evaluation's turns and figures.
+
+    `load_turn` finds a turn by the key of its message, and returns None if that is not stored.
+    `has_waiting_jobs` says whether a job of the session is due or running.
+    """
+
     async def load_turn(self, session_id: int, dedupe_key: str) -> TurnView | None: ...
     async def has_waiting_jobs(self, session_id: int) -> bool: ...
     async def load_figures(self, session_id: int) -> EvalFigures: ...
 
 
 class EvaluationJobs(Protocol):
+    """Store of an evaluation's background jobs.
+
+    `request_job` returns None if an unfinished job has the key; `find_due_job` returns None if no job is due.
+    """
+
     async def request_job(self, session_id: int, order: JobOrder) -> int | None: ...
     async def find_due_job(self, session_id: int) -> DueJob | None: ...
 
 
 class EvaluationSessions(Protocol):
+    """Service that stores an evaluation's messages and answers them, as `SessionService` does."""
+
     async def accept(self, inbound: Inbound) -> Accepted: ...
     async def answer(self, session_id: int, emit: Emit) -> None: ...
 
 
 class EvaluationImporter(Protocol):
+    """Service that imports messages as an archived conversation; a repeated import adds nothing."""
+
     async def import_past(
         self, session_id: int, source: PastSource, digest: bytes, messages: Iterable[PastMessage]
     ) -> PastImport: ...
 
 
 class JudgeLedger(SpendStore, Protocol):
+    """Store of the judge's spending: reservations, and the calls booked on a session."""
+
     async def record_delegated(
         self, session_id: int, *, contact_id: int, turn: int, spent: Sequence[Spending]
     ) -> None: ...
@@ -103,7 +125,7 @@ class JudgeLedger(SpendStore, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationPlace:
-    """The conversation of one talk under one preset."""
+    """Conversation, address and contact in which one talk is played under one preset."""
 
     session_id: int
     address_id: int
@@ -111,20 +133,25 @@ class EvaluationPlace:
 
 
 class SpendingGuard:
-    """Spending limit of a run over all its conversations; None is no limit."""
+    """Spending limit of a run over all its conversations, in micro-dollars; None is no limit."""
 
     def __init__(self, cap_micro: int | None, prices: Prices | None) -> None:
         self._cap = cap_micro
         self._prices = prices
         self.spent: dict[int, int] = {}
-        """By session."""
+        """Micro-dollars spent so far, by session id."""
 
     @property
     def left_micro(self) -> int | None:
+        """Micro-dollars that are left; None without a limit."""
         return None if self._cap is None else max(0, self._cap - sum(self.spent.values()))
 
     def check(self, context_tokens: int, out: int = _ANSWER_TOKENS) -> None:
-        """Before a call of about this size; raises EvaluationStopped where the cap might not hold it."""
+        """Raise EvaluationStopped if the limit may not hold the next call of `context_tokens` input and `out`
+        output tokens.
+
+        Without a limit or known prices it does nothing.
+        """
         if self._cap is None or self._prices is None:
             return
         spent = sum(self.spent.values())
@@ -137,6 +164,8 @@ class SpendingGuard:
 
 
 class Evaluation:
+    """Player of recorded talks, which asks questions afterwards and collects the answers."""
+
     def __init__(
         self,
         *,
@@ -158,7 +187,11 @@ class Evaluation:
         self._progress = progress
 
     async def play(self, place: EvaluationPlace, talk: EvalTalk, *, compactions: int) -> list[EvalAnswer]:
-        """Play the talk with `compactions` compactions, then ask. Raises EvaluationStopped and
+        """Play the talk with `compactions` compactions in between, then ask its questions; return their
+        answers.
+
+        Messages that an earlier run played are not sent again. A message whose turn fails is tried 3 times;
+        its answer is then "". Raises EvaluationStopped if a cap, the model or a job stops the run, and
         EvertalkError.
         """
         ends, whole = part_ends(len(talk.messages), compactions), len(talk.messages) + len(talk.questions)
@@ -177,11 +210,13 @@ class Evaluation:
             self._progress(len(talk.messages) + number, whole)
         return found
 
-    async def ask_held(
+    async def ask_about_import(
         self, place: EvaluationPlace, questions: Sequence[EvalQuestion]
     ) -> list[tuple[EvalQuestion, str, bool]]:
-        """Ask about an imported talk; return each question, its answer, and whether `recall` was used.
+        """Ask questions about an imported talk; return each question, its answer, and whether `recall` was
+        used.
 
+        The answer is "" if the turn failed 3 times. Questions that an earlier run asked are not asked again.
         Raises EvaluationStopped and EvertalkError.
         """
         await self._note_spending(place)
@@ -272,7 +307,7 @@ async def _ignore(event: ReplyEvent) -> None:
 
 
 class AnswerJudge:
-    """Another model's opinion on each answer; its calls are in the ledger of the same conversation."""
+    """Judge of answers: another model, whose calls are booked on the conversation that it judges."""
 
     def __init__(
         self, model: str, *, models: ChatModel, counter: TokenCounter, ledger: JudgeLedger, caps: Caps
@@ -283,19 +318,24 @@ class AnswerJudge:
         self._caps = caps
 
     async def load_card(self) -> ModelCard:
+        """Return the card of the judge's model."""
         return await self._completion.load_card(self._name)
 
     async def is_right(self, place: EvaluationPlace, answer: EvalAnswer) -> bool:
-        """Return whether an answer says what the right one says. Raises EvaluationStopped, ModelError."""
+        """Have the judge compare an answer with the right one; return whether they say the same.
+
+        Raises EvaluationStopped at a spending cap, ModelError.
+        """
         said = await self._ask(
             place, _JUDGE, question=answer.question, expected=answer.expected, answer=answer.answer
         )
         return said.startswith("yes")
 
     async def judge(self, place: EvaluationPlace, question: EvalQuestion, answer: str) -> Verdict:
-        """Return the verdict on an answer; rules decide if the judge says something else.
+        """Have the judge read an answer; return whether it abstained, is right or is made up.
 
-        Raises EvaluationStopped at a cap, ModelError.
+        Rules decide if the judge replies anything else. Raises EvaluationStopped at a spending cap,
+        ModelError.
         """
         expected = " / ".join(question.answers) or _NO_ANSWER
         said = await self._ask(
@@ -329,10 +369,11 @@ class AnswerJudge:
         return text_of(reply.blocks).strip().casefold()
 
 
-async def hold_talk(importer: EvaluationImporter, place: EvaluationPlace, talk: EvalTalk) -> int:
-    """Import the lines of a recorded talk as the past of a conversation's person; again, nothing changes.
+async def import_talk(importer: EvaluationImporter, place: EvaluationPlace, talk: EvalTalk) -> int:
+    """Import the lines of a recorded talk as the past of a conversation's person; a repeated import adds
+    nothing.
 
-    Returns the id of the imported conversation.
+    Returns the internal id of the imported conversation, which is archived.
     """
     told = json.dumps([talk.name, [line.text for line in talk.lines]]).encode()
     messages = (

@@ -10,13 +10,20 @@ from shared.ports import DASHBOARD, Announcer, Doorbell
 from shared.runtime import CrashPoint
 
 BATCH = 500
+"""Most jobs that are changed in one commit."""
 MAX_JOBS = 10_000
-"""Jobs that one request changes; the answer says how many are left."""
+"""Most jobs that one request changes; its answer says how many are left."""
 MAX_RINGS = 50
-"""The rest are found by the sweep within a second."""
+"""Most changed jobs that the doorbell announces; workers find the others within a second."""
 
 
 class JobAdminStore(Protocol):
+    """Store of operators' changes of jobs and deliveries; each change is in the audit log.
+
+    `list_matching` returns ids above `after` and up to `through`, oldest first. `set_kind` returns False if
+    the kind has changed since `version`.
+    """
+
     async def list_matching(
         self, verb: JobVerb, match: JobMatch, *, after: int, through: int, limit: int
     ) -> list[int]: ...
@@ -41,7 +48,10 @@ class JobAdmin:
         self._crash_point = crash_point
 
     async def change_jobs(self, verb: JobVerb, ids: Sequence[int], *, actor: str) -> WorkChanged:
-        """Change these jobs; those whose state has changed since are skipped and reported."""
+        """Retry dead jobs or cancel waiting ones, as `verb` says, and announce them; return what changed.
+
+        Jobs whose state has changed since are skipped and listed with the reason. Raises StorageUnavailable.
+        """
         done = await self._store.change_jobs(verb, ids, actor=actor)
         self._crash_point("after_work_change")
         await self._ring(done)
@@ -51,9 +61,11 @@ class JobAdmin:
     async def set_kind(
         self, kind: str, *, paused: bool, concurrency: int | None, version: int, actor: str
     ) -> bool:
-        """Pause or limit a kind of job from the next claim on; waiting jobs of a paused kind stay due.
+        """Pause a kind of job or limit its parallel jobs, from the next claim on; waiting jobs of a paused
+        kind stay due.
 
-        Returns False if another operator was faster.
+        `concurrency` None sets no limit. `version` is the one the operator has read, 0 before the first
+        change. Returns False if another operator was faster.
         """
         done = await self._store.set_kind(
             kind, paused=paused, concurrency=concurrency, version=version, actor=actor
@@ -66,7 +78,10 @@ class JobAdmin:
     async def change_matching_jobs(
         self, verb: JobVerb, match: JobMatch, *, through: int, actor: str
     ) -> WorkChanged:
-        """All that match and existed when `through` was the newest, in batches: each is kept when it ends."""
+        """Change all jobs that match, up to the id `through`, in batches of 500; return what changed.
+
+        Each batch is committed alone. Stops above `MAX_JOBS` changed jobs; `more` is the number that is left.
+        """
         changed: list[str] = []
         skipped: list[Skipped] = []
         after = 0
@@ -84,6 +99,11 @@ class JobAdmin:
     async def change_deliveries(
         self, verb: DeliveryVerb, parts: Sequence[PartKey], *, actor: str
     ) -> WorkChanged:
+        """Mark uncertain deliveries as arrived, or queue them to be sent again, as `verb` says; return what
+        changed.
+
+        Dashboards are notified. Raises StorageUnavailable.
+        """
         done = await self._store.change_deliveries(verb, parts, actor=actor)
         self._crash_point("after_work_change")
         await self._announce("deliveries", done)

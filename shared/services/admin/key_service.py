@@ -10,6 +10,12 @@ from shared.core.values.errors import EvertalkError, NotFound
 
 
 class ApiKeyStore(Protocol):
+    """Store of API keys, of which only hashes are stored.
+
+    `create` returns the token, None if the name is taken; raises UnknownLimit for an unknown site or agent.
+    `revoke` returns False if no valid key has the name or prefix.
+    """
+
     async def create(
         self, name: str, scopes: tuple[Scope, ...], *, days: int | None, site: str | None,
         agent: str | None, by: str,
@@ -33,7 +39,7 @@ class ApiKeyNotFound(NotFound):
 
 
 class ApiKeyService:
-    """Changes of API keys. Each names its actor, and is in the audit log. Raises StorageUnavailable."""
+    """Changes of API keys, each in the audit log under its actor `by`. Raises StorageUnavailable."""
 
     def __init__(self, keys: ApiKeyStore) -> None:
         self._keys = keys
@@ -44,8 +50,8 @@ class ApiKeyService:
     ) -> str:  # fmt: skip
         """Create a key and return its token, which cannot be read again.
 
-        None means that it never expires (`days`), or is not limited to a site or agent. Raises BadKey,
-        UnknownLimit, ApiKeyExists.
+        It is valid for `days` days and limited to a site or an agent; None means without limit. Raises
+        BadKey, UnknownLimit, ApiKeyExists.
         """
         token = await self._keys.create(
             check_name(name), check_scopes(scopes), days=check_days(days), site=site, agent=agent, by=by

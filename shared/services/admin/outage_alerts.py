@@ -25,17 +25,30 @@ log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
 RANK_SECONDS = 10.0
-"""Seconds between two looks at how many processes of this role are older."""
+"""Seconds between two counts of the older processes with the same role."""
 DEPUTY_FACTOR = 5
 """Factor of the usual delay for the second oldest process, used if Redis cannot say who has sent."""
 
 
 class OutageStore(Protocol):
+    """Store of ended outages, and of the processes that may report them.
+
+    `count_older_processes` counts living processes of the same role that started earlier. `record_outage`
+    stores outcomes by target, None where unknown, and makes messages about the end due.
+    """
+
     async def count_older_processes(self, worker_id: int) -> int: ...
     async def record_outage(self, outage: Outage, results: Mapping[str, Outcome | None]) -> None: ...
 
 
 class OutageClaims(Protocol):
+    """Agreement of all processes in Redis on an outage, and on who notifies which target.
+
+    `open` returns the outage that holds for all; `claim` whether this process must notify a target; `load`
+    the outage with outcomes by target. None means that Redis does not answer or, for `load`, that no outage
+    is stored.
+    """
+
     async def open(self, outage: Outage, *, not_before: datetime | None) -> Outage | None: ...
     async def claim(self, target: str) -> bool | None: ...
     async def note(self, target: str, outcome: Outcome) -> None: ...
@@ -55,7 +68,10 @@ class _Message:
 
 
 class OutageMonitor:
-    """`run` it in each process that can reach operators, beside everything that needs the database."""
+    """Monitor that alerts operators from memory while the database takes no writes.
+
+    Run it in each process that can reach operators, apart from all that needs the database.
+    """
 
     def __init__(
         self,
@@ -84,7 +100,10 @@ class OutageMonitor:
         """Number of older processes of the same role, as last read."""
 
     async def run(self, store: OutageStore, *, worker_id: int, is_alone: bool = False) -> None:
-        """Run until cancelled; `is_alone`: no other process has these targets."""
+        """Look every second, until cancelled: alert operators during an outage, and store it once it is over.
+
+        `is_alone` says that no other process has these targets.
+        """
         is_clear, ranked_at = False, -RANK_SECONDS
         while True:
             try:
@@ -102,7 +121,11 @@ class OutageMonitor:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def send_due(self) -> None:
-        """Send to each target that is due, unless another process does."""
+        """Alert each target that was not alerted yet, unless another process does it or the outage is too
+        short.
+
+        Failed messages are tried again in later calls. Raises nothing.
+        """
         silent = self._silent_seconds()
         if silent < self._after_seconds:
             return
@@ -115,7 +138,10 @@ class OutageMonitor:
                 await self._send(channel, outage, target, message)
 
     async def record(self, store: OutageStore) -> None:
-        """Store an outage that is over, also that of a process that died. Raises StorageUnavailable."""
+        """Store an outage that is over, also one that a dead process reported, and forget it.
+
+        Without an outage nothing is stored. Raises StorageUnavailable.
+        """
         own = {target: one.result for target, one in self._messages.items() if one.is_ours}
         agreed = await self._claims.load()
         for outage, results in _merge(self._outage, own, agreed):

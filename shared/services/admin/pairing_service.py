@@ -13,6 +13,12 @@ from shared.services.admin.agent_service import BotNotFound
 
 
 class AccessStore(Protocol):
+    """Store of the chats that may write to Telegram bots.
+
+    `find` returns None for a chat that never asked; `decide_by_code` None without a pending request of at
+    most an hour. `issue_owner_code` returns the code of a `t.me` link.
+    """
+
     async def find(self, bot_id: int, chat_id: int) -> AccessRow | None: ...
     async def decide(self, bot_id: int, chat_id: int, *, allowed: bool, by: str, actor: str) -> AccessRow: ...
     async def decide_by_code(self, code: str, *, allowed: bool, by: str, actor: str) -> AccessRow | None: ...
@@ -21,6 +27,8 @@ class AccessStore(Protocol):
 
 
 class EnrolledBot(Protocol):
+    """Telegram bot as the database knows it: its id and user name."""
+
     @property
     def bot_id(self) -> int: ...
     @property
@@ -28,6 +36,8 @@ class EnrolledBot(Protocol):
 
 
 class EnrolledBots(Protocol):
+    """Store of all bots that were ever enrolled."""
+
     async def list_bots(self) -> Sequence[EnrolledBot]: ...
 
 
@@ -55,6 +65,7 @@ class RevokedChat:
     username: str
     """User name of the bot."""
     left_without_owner: bool
+    """True if the chat was the bot's last owner."""
 
 
 class PairingService:
@@ -65,9 +76,10 @@ class PairingService:
         self._bots = bots
 
     async def decide_request(self, code: str, *, allowed: bool, by: str, actor: str) -> AccessRow:
-        """Approve or refuse the pending request with this code. Raises NoAccessRequest.
+        """Approve or refuse the pending request with this code; return the chat's new access.
 
-        `by` is shown as the one who decided; `actor` is the one of the audit log.
+        Lists show `by` as the one who decided; the audit log has `actor`. Raises NoAccessRequest if no
+        request with the code waits or it is older than an hour.
         """
         row = await self._access.decide_by_code(code, allowed=allowed, by=by, actor=actor)
         if row is None:
@@ -75,16 +87,20 @@ class PairingService:
         return row
 
     async def decide_chat(self, bot: int, chat: int, *, allowed: bool, by: str, actor: str) -> AccessRow:
-        """Allow or block a chat that has written to a bot; return its new row. Raises ChatNotFound.
+        """Allow or block a chat that has written to a bot; return its new access.
 
-        The list shows `by` as the one who decided; the audit log has `actor`.
+        Lists show `by` as the one who decided; the audit log has `actor`. Raises ChatNotFound if it never
+        wrote to the bot.
         """
         if await self._access.find(bot, chat) is None:
             raise ChatNotFound(str(chat))
         return await self._access.decide(bot, chat, allowed=allowed, by=by, actor=actor)
 
     async def revoke_chat(self, chat: int, *, by: str, actor: str) -> list[RevokedChat]:
-        """Block a chat at all bots that it may write to. Raises ChatNotFound if there is none."""
+        """Block a chat at all bots that it may write to; return the former access at each of them.
+
+        Raises ChatNotFound if it may write to none.
+        """
         revoked = []
         for bot in await self._bots.list_bots():
             row = await self._access.find(bot.bot_id, chat)
@@ -98,7 +114,9 @@ class PairingService:
         return revoked
 
     async def issue_owner_link(self, bot: int, *, by: str) -> str:
-        """Return a link that makes the first person who opens it an owner of the bot. Raises BotNotFound."""
+        """Return a new `t.me` link that makes the first person who opens it an owner of the bot. Raises
+        BotNotFound.
+        """
         names = {one.bot_id: one.username for one in await self._bots.list_bots()}
         if not (name := names.get(bot)):
             raise BotNotFound(str(bot))

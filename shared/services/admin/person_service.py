@@ -11,6 +11,12 @@ from shared.services.privacy.erasure import WAIT_SECONDS, ErasureService
 
 
 class PersonStore(Protocol):
+    """Store of people, their legal holds and the audit log.
+
+    `find_session` returns an internal id of any of the person's sessions, None without one. `set_legal_hold`
+    returns False if nothing changed, None for an unknown person.
+    """
+
     async def find_session(self, public_id: UUID) -> int | None: ...
     async def is_on_hold(self, public_id: UUID) -> bool: ...
     async def set_legal_hold(self, public_id: UUID, *, on: bool, by: str) -> bool | None: ...
@@ -18,6 +24,8 @@ class PersonStore(Protocol):
 
 
 class ErasurePreviews(Protocol):
+    """Store that counts the rows that a person's erasure would delete."""
+
     async def load_preview(self, session_id: int) -> Preview: ...
 
 
@@ -29,7 +37,9 @@ class PersonNotFound(NotFound):
 
 
 class PersonService:
-    """Operators' access to the data of a person, which is in the audit log. Raises StorageUnavailable."""
+    """Operators' access to the data of a person, each in the audit log under its actor. Raises
+    StorageUnavailable.
+    """
 
     def __init__(self, people: PersonStore, previews: ErasurePreviews, eraser: ErasureService) -> None:
         self._people = people
@@ -37,26 +47,28 @@ class PersonService:
         self._eraser = eraser
 
     async def begin_export(self, person: UUID, *, by: str) -> int:
-        """Record an export in the audit log; return the internal id of a session of the person.
+        """Record in the audit log that `by` exports a person's data; return the internal id of one of their
+        sessions.
 
-        Raises PersonNotFound.
+        The caller reads the data. Raises PersonNotFound.
         """
         session_id = await self._find_session(person)
         await self._people.record_audit("person.export", about=str(person), by=by)
         return session_id
 
     async def preview_erasure(self, person: UUID) -> Preview:
-        """Return what an erasure would delete. Raises PersonNotFound."""
+        """Return the numbers of rows that an erasure of the person would delete; deletes nothing. Raises
+        PersonNotFound.
+        """
         return await self._previews.load_preview(await self._find_session(person))
 
     async def erase_person(
         self, person: UUID, *, by: str, actor: str, patience: float = WAIT_SECONDS
     ) -> Report:
-        """Erase all data of a person; an erasure that is not recorded does not begin.
+        """Record the erasure in the audit log, then erase all data of a person and return the report.
 
-        `by` is the actor in the audit log, `actor` the one of the erasure, which holds no name. After
-        `patience` seconds it returns an unfinished report, and a worker continues. Raises PersonNotFound,
-        OnHold.
+        `by` is the actor in the audit log, `actor` the one of the erasure log, which holds no name. After
+        `patience` seconds the report is unfinished, and a worker continues. Raises PersonNotFound, OnHold.
         """
         session_id = await self._find_session(person)
         if await self._people.is_on_hold(person):
@@ -65,7 +77,9 @@ class PersonService:
         return await self._eraser.erase_everything(session_id, actor, patience=patience)
 
     async def hold_person(self, person: UUID, *, on: bool, by: str) -> bool:
-        """Place or lift a legal hold; False if nothing changed. Raises PersonNotFound."""
+        """Place or lift a legal hold, as `on` says; return False if nothing changed. Raises
+        PersonNotFound.
+        """
         changed = await self._people.set_legal_hold(person, on=on, by=by)
         if changed is None:
             raise PersonNotFound(str(person))

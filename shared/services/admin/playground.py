@@ -1,4 +1,4 @@
-"""Talks with an agent as its draft is: the request of a real turn, of which nothing is kept but the cost."""
+"""Talks with the draft of an agent: the request of a real turn, of which only the cost is stored."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ from shared.services.turns.spend_tracker import SpendStore, SpendTracker
 from shared.services.turns.toolbox import Toolbox
 
 SECONDS = 75.0
-"""For the whole answer: what is set aside for it is swept up later than that."""
+"""Seconds for the whole answer; less than the time after which its reserved money would be released."""
 ROUNDS = 4
+"""Most model calls of one answer."""
 MANY = 1_000
-"""Limit of servers' tools, above any real number."""
+"""Most tools of MCP servers that are listed one by one; above any real number."""
 RUN_TOOLS = frozenset({"calculate", "current_time"})
 """Tools that the playground runs, since they change nothing; others are only shown."""
 NOT_RUN = "This is a rehearsal: the tool was not carried out. Go on as if it had worked; invent no result."
@@ -43,30 +44,41 @@ _CONTEXT = ToolContext(session_id=_NOBODY, contact_id=_NOBODY, scope="playground
 
 
 class KnowledgeSearch(Protocol):
+    """Store that searches an agent's knowledge files, best passages first."""
+
     async def search(self, agent_id: int, text: str) -> Sequence[KnowledgeHit]: ...
 
 
 class PlaygroundLedger(SpendStore, Protocol):
+    """Store of the playground's spending; calls are booked on no person."""
+
     async def record_playground(self, spent: Sequence[Spending]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
+    """One message of a talk in the playground, sent by the operator (`user`) or the assistant."""
+
     role: Literal["user", "assistant"]
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaygroundAnswer:
+    """Answer of an agent's draft, with the model, the tools that it called, and the cost."""
+
     text: str
     model: str
     tools: tuple[ToolUse, ...]
     context_tokens: int
     """Estimated tokens of the request."""
     cost_micro: int | None
+    """Micro-dollars of all calls; None if a price is unknown."""
 
 
 class Playground:
+    """Talks of operators with an agent's draft; messages, notes and files are not stored."""
+
     def __init__(
         self, *, asking: OneShotCompletion, requests: RequestBuilder, toolbox: Toolbox,
         ledger: PlaygroundLedger, knowledge: KnowledgeSearch, caps: Caps, clock: Clock,
@@ -80,18 +92,25 @@ class Playground:
         self._clock = clock
 
     def list_tools(self) -> Mapping[str, tuple[ToolSpec, str]]:
-        """All that an agent could have, each by its own name, and the MCP server that brings it or ""."""
+        """Return all tools that an agent could have, by name, each with the MCP server that has it ("" for
+        built-in ones).
+        """
         box = self._toolbox.for_agent({"tools": {"search_above": MANY}})
         return {spec.name: (spec, box.server_of(spec.name)) for spec in box.specs}
 
     def list_offered(self, config: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
-        """Return the agent's tools, before a small window leaves some out."""
+        """Return the tools that an agent's configuration allows, before a small window leaves some out."""
         return self._toolbox.for_agent(config).specs
 
     async def answer(
         self, agent_id: int, config: Mapping[str, Any], said: Sequence[Said]
     ) -> PlaygroundAnswer:
-        """Raises ModelErrors, CapReached and ContextBudgetExceeded."""
+        """Answer the last message of a talk as the agent with this configuration would.
+
+        Recalls only the agent's knowledge. Tools of `RUN_TOOLS` run; for others the model is told that this
+        is a rehearsal. The cost is stored. Raises ModelError, also after 75 seconds, CapReached,
+        ContextBudgetExceeded and NoRoom.
+        """
         toolbox = self._toolbox.for_agent(config)
         prepared = await self._prepare(agent_id, config, toolbox, said)
         tracker = SpendTracker(self._ledger, session_id=_NOBODY, job_id=None, caps=self._caps)
@@ -194,3 +213,4 @@ async def _result(call: ToolUse, toolbox: Toolbox) -> ToolResult:
 
 
 PLAYGROUND_TIMEOUTS = CompletionTimeouts(first_seconds=SECONDS, total_seconds=SECONDS)
+"""Time limits of one model call in the playground."""

@@ -24,11 +24,14 @@ log = structlog.get_logger(__name__)
 LOOK_SECONDS = 2.0
 AT_ONCE = 10
 TRIES = 3
+"""Most attempts to send a notice whose push service could not be reached."""
 TRY_AGAIN_SECONDS = 5.0
+"""Seconds before the second attempt; each further one waits that much longer."""
 LONGEST_WAIT_SECONDS = 120.0
 OPERATORS_TTL_SECONDS = 3600
 VISITORS_TTL_SECONDS = 24 * 3600
 GONE = frozenset({"http_404", "http_410", "bad_keys", "address_refused"})
+"""Codes of refusals after which a browser's subscription is deleted."""
 BRAND = "Evertalk"
 
 
@@ -41,6 +44,12 @@ class Present:
 
 
 class PushStore(Protocol):
+    """Store of browsers' subscriptions and of due notices.
+
+    `claim` returns due notices for people without an open page, each once; operators get none unless
+    `at_work`. `record_outcome` deletes a subscription that is `gone` or has failed too often.
+    """
+
     async def claim(
         self, *, operators: Sequence[int], addresses: Sequence[int], at_work: bool
     ) -> Sequence[PushNotice]: ...
@@ -48,6 +57,8 @@ class PushStore(Protocol):
 
 
 class PushChannel(Protocol):
+    """Way to the browsers' push services; an expected failure is an outcome, not an error."""
+
     async def public_key(self) -> str: ...
     async def send(
         self, target: PushTarget, message: bytes, *, topic: str, ttl_seconds: int, urgency: Urgency
@@ -55,6 +66,8 @@ class PushChannel(Protocol):
 
 
 class PushSender:
+    """Sender of push notices to browsers, of operators and of visitors, for one web process."""
+
     def __init__(
         self,
         store: PushStore,
@@ -86,7 +99,9 @@ class PushSender:
         return await self._channel.public_key()
 
     async def run(self, present: Callable[[], Present]) -> None:
-        """Send notices until cancelled."""
+        """Claim and send due notices every 2 seconds until cancelled; `present` returns who has a page open
+        here.
+        """
         try:
             await self._make_key()
             while True:
@@ -99,7 +114,9 @@ class PushSender:
             await self._tasks.cancel()
 
     async def look(self, present: Present) -> None:
-        """Claim due notices and start sending them in the background. Raises StorageUnavailable."""
+        """Claim the notices that are due now, and start sending them in the background. Raises
+        StorageUnavailable.
+        """
         taken = await self._store.claim(
             operators=present.operators, addresses=present.addresses, at_work=self._away() is None
         )
@@ -112,7 +129,10 @@ class PushSender:
         await self._tasks.drain(LONGEST_WAIT_SECONDS)
 
     async def test(self, target: PushTarget) -> Outcome:
-        """Send a test notice to one browser. Raises StorageUnavailable and PushUnavailable."""
+        """Send a test notice to one browser, and store and return the outcome.
+
+        Raises StorageUnavailable and PushUnavailable.
+        """
         words = catalogue("commands", target.language).say("push_test")
         message = _message(BRAND, words, tag="test", url="dashboard/account")
         outcome = await self._channel.send(target, message, topic="test", ttl_seconds=60, urgency="high")
@@ -160,8 +180,9 @@ class PushSender:
 
 
 def message_of(notice: PushNotice) -> bytes:
-    """Return the notice for the service worker: a name, never message text. `url` begins at the server's
-    root.
+    """Return the notice as JSON for the service worker: title, body, tag and a `url` from the server's root.
+
+    The body holds a name at most, never message text.
     """
     words = catalogue("commands", notice.target.language)
     if notice.kind == "answer":

@@ -24,6 +24,13 @@ from shared.services.admin.agent_service import SiteNotFound
 
 
 class SiteStore(Protocol):
+    """Store of sites and their secrets; changes are in the audit log under `by`.
+
+    `find` returns None for an unknown site, `add` False if the name is taken, `change` None if the site's
+    version has changed. `add_secret` returns False if there are two, `revoke_secret` False if it does not
+    exist.
+    """
+
     async def find(self, name: str) -> SiteView | None: ...
     async def add(self, site: SiteView, *, by: str) -> bool: ...
     async def change(self, site: SiteView, *, by: str) -> int | None: ...
@@ -35,6 +42,8 @@ class SiteStore(Protocol):
 
 
 class AgentNames(Protocol):
+    """Store of agents; returns None for an unknown name."""
+
     async def find(self, name: str) -> AgentRow | None: ...
 
 
@@ -110,7 +119,7 @@ class NewSiteSecret:
 
 
 class SiteService:
-    """Changes of sites. Each names its actor, and is in the audit log. Raises StorageUnavailable."""
+    """Changes of sites, each in the audit log under its actor `by`. Raises StorageUnavailable."""
 
     def __init__(
         self, sites: SiteStore, agents: AgentNames, *, open_sealer: Callable[[bytes], Sealer]
@@ -121,14 +130,17 @@ class SiteService:
         self._open_sealer = open_sealer
 
     async def find_site(self, name: str) -> SiteView:
-        """Return a site. Raises SiteNotFound."""
+        """Return the site of this name. Raises SiteNotFound."""
         site = await self._sites.find(name)
         if site is None:
             raise SiteNotFound(name)
         return site
 
     async def check_form(self, form: Mapping[str, Any]) -> None:
-        """Check the settings of a site, and that its agent exists. Raises BadSiteConfig, UnknownSiteAgent."""
+        """Check the settings of a site, and that its agent exists; return and store nothing.
+
+        Raises BadSiteConfig, or UnknownSiteAgent if the agent does not exist.
+        """
         check_site(form)
         if "\x00" in form["agent"] or await self._agents.find(form["agent"]) is None:
             raise UnknownSiteAgent(form["agent"])
@@ -144,9 +156,10 @@ class SiteService:
         return site
 
     async def change_site(self, name: str, form: Mapping[str, Any], *, seen: int, by: str) -> SiteView:
-        """Change a site that has version `seen`, and return it.
+        """Replace the settings of a site that has version `seen`, and return the site.
 
-        Raises SiteNotFound, BadSiteConfig, UnknownSiteAgent, StaleSite.
+        Raises SiteNotFound, BadSiteConfig, UnknownSiteAgent, and StaleSite if another operator has changed
+        it.
         """
         site = await self.find_site(name)
         await self.check_form(form)
@@ -156,15 +169,17 @@ class SiteService:
         return wanted
 
     async def allow_origin(self, name: str, origin: str, *, by: str) -> None:
-        """Add an origin to those that a site allows. Raises SiteNotFound, BadSiteConfig."""
+        """Add an origin to those that a site allows; repeating it has no effect. Raises SiteNotFound,
+        BadSiteConfig.
+        """
         form = build_site_form(await self.find_site(name))
         await self.check_form({**form, "origins": [*form["origins"], origin]})
         await self._sites.allow_origin(name, origin, by=by)
 
     async def add_secret(self, name: str, secret_key: bytes, *, by: str) -> NewSiteSecret:
-        """Create a secret of a site and store it sealed with the secret key.
+        """Create a random secret of a site, store it sealed with the secret key, and return it.
 
-        Raises SiteNotFound, OtherProcessKey, OtherSealingKey, TwoSecrets.
+        Raises SiteNotFound, OtherProcessKey, OtherSealingKey, and TwoSecrets if the site has two already.
         """
         site = await self.find_site(name)
         sealer = await asyncio.to_thread(self._open_sealer, secret_key)

@@ -26,7 +26,11 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,2}")
 
 
 class AccountLinkStore(Protocol):
-    """Store of codes and links between a person's channels."""
+    """Store of codes and links between a person's channels.
+
+    `issue_code`, `link_account` and `unlink_account` return the reason as text if they refuse. A code is
+    valid for a short time, and only its hash is stored. `link_id` None means the only link.
+    """
 
     async def issue_code(self, session_id: int, address_id: int) -> str | LinkRefusal: ...
     async def link_account(self, session_id: int, address_id: int, words: str) -> Joined | LinkRefusal: ...
@@ -48,6 +52,7 @@ class AccountLinkCommands:
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
+        """Handlers of `/link` and `/unlink` by command name."""
         return {"link": self._link, "unlink": self._unlink}
 
     async def _link(self, call: CommandInvocation) -> CommandReply:

@@ -18,12 +18,15 @@ from shared.services.commands.command_call import (
 from shared.services.turns.request_builder import RequestBuilder
 
 NONE = "-"
+"""Argument that restores the default of a setting."""
 _DASHES = frozenset({NONE, "\N{EN DASH}", "\N{EM DASH}"})
 """Arguments that restore the default; phones turn a hyphen into a dash."""
 
 
 class ChosenSettings(Protocol):
-    """Settings that people chose in a conversation, and the configuration of its agent."""
+    """Settings that people chose in a conversation, "" for the default, and the configuration of its
+    agent.
+    """
 
     @property
     def goal(self) -> str: ...
@@ -38,7 +41,10 @@ class ChosenSettings(Protocol):
 
 
 class SessionSettingsStore(Protocol):
-    """Store of the settings that people choose in a conversation."""
+    """Store of the settings that people choose in a conversation; "" restores the default.
+
+    `load_chosen` raises UnknownSession.
+    """
 
     async def load_chosen(self, session_id: int) -> ChosenSettings: ...
     async def choose_goal(self, session_id: int, goal: str) -> None: ...
@@ -53,7 +59,7 @@ class SessionSettingsStore(Protocol):
 
 
 class SettingsCommands:
-    """Handlers of the commands that set goal, mode, voice and model."""
+    """Handlers of `/goal`, `/mode`, `/model`, `/voice` and `/settings`."""
 
     def __init__(self, *, store: SessionSettingsStore, requests: RequestBuilder, speaks: bool) -> None:
         self._store = store
@@ -62,6 +68,7 @@ class SettingsCommands:
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
+        """Handlers of the commands by command name."""
         return {
             "goal": self._goal, "mode": self._mode, "model": self._model, "voice": self._voice,
             "settings": self._settings,

@@ -17,11 +17,11 @@ from shared.services.commands.usage import UsageStateStore
 from shared.services.turns.request_builder import RequestBuilder
 
 NEARLY_USED = 80
-"""Percentage of a limit from which a warning sign is shown."""
+"""Percentage of a limit from which a warning sign is shown; from 100 on it is a stop sign."""
 
 
 class DailySpendingStore(Protocol):
-    """Store of today's spending."""
+    """Store of today's spending of a session and of each scope whose cap applies; raises UnknownSession."""
 
     async def load_spending(self, session_id: int, *, caps: Caps) -> DaySpending: ...
 
@@ -48,6 +48,7 @@ class BudgetCommands:
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
+        """Handler of `/budget` by command name."""
         return {"budget": self._budget}
 
     async def _budget(self, call: CommandInvocation) -> CommandReply:
@@ -68,7 +69,7 @@ class BudgetCommands:
 
 
 def render_day(day: DaySpending, texts: Catalogue) -> list[str]:
-    """Return one line for each limit, and one for the cost of the conversation."""
+    """Return one line for each spending limit, and a last one for today's cost of the conversation."""
     lines = [_render_limit(one, texts) for one in day.scopes] or [texts.say("budget_no_limit")]
     spent = texts.dollars(day.session_micro)
     if day.unknown_calls:

@@ -11,14 +11,15 @@ from shared.core.session.session_state import ChangeRefused
 from shared.locales import Catalogue
 
 ReportProgress = Callable[[str, int | None], Awaitable[None]]
-"""Function that shows a message and the progress in percent, None without a number."""
+"""Function that shows a message and the progress in percent to the caller; None shows no number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandInvocation:
-    """Arguments of a command's call and where it came from, for the command's handler.
+    """One call of a command, as its handler receives it: caller, place, arguments and language.
 
-    The name is not in it: each handler serves one command.
+    The name is not in it: each handler serves one command. `offered` are the commands for this caller;
+    `audience` is `personal` or `public`.
     """
 
     session_id: int
@@ -52,7 +53,7 @@ class Place:
 
 
 class Guide(Ephemeral):
-    """Ephemeral text with the messages that its numbers stand for."""
+    """Ephemeral text with the messages that its numbers lead to."""
 
     __slots__ = ("places",)
     places: tuple[Place, ...]
@@ -65,7 +66,7 @@ class Guide(Ephemeral):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Button that calls the same command with other arguments."""
+    """Button that calls the same command with the arguments `args`; `label` is its text."""
 
     label: str
     args: str
@@ -84,17 +85,18 @@ class Offering(str):
 
 
 CommandReply = tuple[bool, str]
-"""Success of a command, and the text for the person."""
+"""True if the command succeeded, and the Markdown text for the person."""
 CommandHandler = Callable[[CommandInvocation], Awaitable[CommandReply]]
+"""Function that runs one command and returns its reply."""
 
 
 class CommandGroup(Protocol):
-    """Group of commands on one subject."""
+    """Group of commands on one subject; `handlers` returns them by command name."""
 
     @property
     def handlers(self) -> dict[str, CommandHandler]: ...
 
 
 def build_refusal(call: CommandInvocation, refusal: ChangeRefused) -> CommandReply:
-    """Return the reply that explains why a change was refused."""
+    """Return the failed reply that explains in the caller's language why a change was refused."""
     return False, call.texts.say(f"refused_{refusal.reason}", **refusal.values)

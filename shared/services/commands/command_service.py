@@ -53,7 +53,11 @@ __all__ = ["COMMAND_SECONDS", "CommandResult", "CommandService", "ReportProgress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """Result of a command."""
+    """Result of a command, as channels show it.
+
+    `event_seq` is the number of its stored event, None if only the caller sees it; `error` repeats the text
+    of a failure, else None.
+    """
 
     command: str
     success: bool
@@ -67,17 +71,21 @@ class CommandResult:
 
 
 class CommandNotFound(Exception):
-    """No command has this name, or not for this caller."""
+    """No command has this name on this installation."""
 
 
 class CommandStore(ContextCommandStore, Protocol):
-    """Store of command results, which clients receive as events."""
+    """Store of command results; `record_command` returns the number of the event that clients receive."""
 
     async def record_command(self, session_id: int, payload: Mapping[str, Any]) -> int: ...
 
 
 class CommandService:
-    """Runner of commands. Widgets for the public offer fewer; a command that is not offered is unknown."""
+    """Runner of slash commands for all channels.
+
+    `list_offered` leaves out commands that a channel or an audience does not get; the channel checks this
+    before `run`.
+    """
 
     def __init__(
         self,
@@ -129,11 +137,11 @@ class CommandService:
             self._doers |= room.handlers
 
     def follow(self, other: CommandService) -> None:
-        """Use the commands of `other`, which depend on settings."""
+        """Use the commands of `other` from the next call on; called after settings were changed."""
         self._humans, self._speaks, self._doers = other._humans, other._speaks, other._doers
 
     def list_offered(self, *, channel: Channel, audience: Audience) -> tuple[Command, ...]:
-        """Return the commands offered on a channel to an audience.
+        """Return the commands offered on a channel to an audience, for menus and help.
 
         On Telegram, commands that its own adapter handles are included.
         """
@@ -156,12 +164,12 @@ class CommandService:
         audience: Audience = "personal",
         language: str = "",
     ) -> CommandResult:
-        """Run a command, store its result for all clients of the session, and return it. Raises
-        CommandNotFound.
+        """Run a command, store its result as an event for all clients of the session, and return it.
 
-        Results for the caller only are not stored. `language` is an IETF tag; English is used if the texts
-        are not available in it. `address_id` is None for a call that is not the person's; `cid` is the
-        client's id of the call.
+        Results for the caller only are not stored. A refusal, such as wrong arguments, is a result, too.
+        `language` is an IETF tag; English is used if the texts are not available in it. `address_id` is None
+        for a call that is not the person's; `cid` is the client's id of the call, None without one. Raises
+        CommandNotFound for an unknown name, and what the services of the command raise.
         """
         doer = self._doers.get(name)
         if doer is None:

@@ -37,8 +37,10 @@ _LOOK_SECONDS = 0.1
 
 
 class HideLiveTurns(Protocol):
-    """Function that hides the live turns of a session; `fixed_tokens` is the size of system text
-    and tools.
+    """Function that hides the live turns of a session; returns ChangeRefused if there are none.
+
+    `fixed_tokens` is the size of system text and tools, `talk_ratio` the model's tokens per stored token of
+    messages (None if unknown), `reserved_tokens` the room for recall.
     """
 
     async def __call__(
@@ -52,7 +54,13 @@ class HideLiveTurns(Protocol):
 
 
 class ContextCommandStore(Protocol):
-    """Store of session states, jobs, and changes of the view."""
+    """Store of session states, jobs, and changes of the view.
+
+    `request_job` returns None if an unfinished job has the key; `find_waiting_job` returns that job's id,
+    None if it has ended. `load_job_outcome` returns a job's state and outcome, `("dead", {})` for an unknown
+    id. `undo_compaction` refuses above `limit_tokens`; it and `restore_compaction` return ChangeRefused if
+    there is nothing to change.
+    """
 
     async def load_state(self, session_id: int) -> SessionState: ...
     async def request_job(self, session_id: int, order: JobOrder) -> int | None: ...
@@ -85,7 +93,9 @@ class ContextCommandStore(Protocol):
 
 
 class Foreseen(Protocol):
-    """Estimate of a manual summary: tokens `before` and `after`, or the `reason` why none is `possible`."""
+    """Estimate of a manual summary: tokens `before` and `after`, or the code of the `reason` why none is
+    `possible`.
+    """
 
     @property
     def possible(self) -> bool: ...
@@ -98,7 +108,10 @@ class Foreseen(Protocol):
 
 
 class CompactionForecast(Protocol):
-    """Estimator of summaries that are not made yet."""
+    """Estimator of summaries that are not made yet; it calls no model and changes nothing.
+
+    `load_flush_way` returns how a flush would save notes. Both raise UnknownSession and ContradictoryPolicy.
+    """
 
     async def estimate_compaction(self, session_id: int, *, force: bool = False) -> Foreseen: ...
     async def load_flush_way(self, session_id: int) -> FlushWay: ...
@@ -138,6 +151,7 @@ class ContextCommands:
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
+        """Handlers of `/new`, `/separator`, `/compact`, `/flush`, `/undo` and `/restore` by command name."""
         return {
             "new": self._new,
             "separator": self._separator,
@@ -324,12 +338,15 @@ class ContextCommands:
 
 
 def stays_hidden(view: View) -> bool:
-    """Return whether undoing the newest summary leaves earlier turns hidden."""
+    """Return whether turns stay hidden by an earlier summary after the newest one is undone."""
     return view.head is not None and view.head.from_turn > 1
 
 
 def describe_compaction(texts: Catalogue, state: str, outcome: Mapping[str, Any]) -> CommandReply:
-    """Return success and text of a finished compaction job for the person who requested it."""
+    """Return success and text for the person who requested a compaction, of a job that has ended.
+
+    `state` is `done` or `dead`, `outcome` what the job stored. "Nothing to summarise" counts as success.
+    """
     if state == "dead":
         advice = str(outcome.get("advice") or "") if texts.language == "en" else ""
         return False, advice or texts.say("compact_failed")

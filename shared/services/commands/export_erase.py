@@ -19,7 +19,12 @@ from shared.services.commands.command_call import (
 
 
 class EverythingEraser(Protocol):
-    """Service that erases all data of a person after a confirmation."""
+    """Service that erases all data of a person after a confirmation.
+
+    `preview_erasure` counts what is stored, and accepts a confirmation for ten minutes. `take_confirmation`
+    uses it up, and returns False without one. `erase_everything` returns an unfinished report if a worker
+    must continue; raises OnHold.
+    """
 
     async def preview_erasure(self, session_id: int) -> Preview: ...
     async def take_confirmation(self, session_id: int) -> bool: ...
@@ -27,13 +32,13 @@ class EverythingEraser(Protocol):
 
 
 class MessageCounter(Protocol):
-    """Service that counts the messages of an export."""
+    """Service that counts the messages of a person's export."""
 
     async def count_messages(self, session_id: int) -> int: ...
 
 
 class EraseEverythingCommand:
-    """Erasure of a person's data after a preview and a confirmation.
+    """Erasure of all data of a person, by `/forget everything` after a preview and a confirmation.
 
     The question is stored, so that any process can handle the answer.
     """
@@ -42,8 +47,9 @@ class EraseEverythingCommand:
         self._forgetting = forgetting
 
     async def forget(self, call: CommandInvocation) -> CommandReply:
-        """Show the preview for `everything`, erase for `everything yes`, and explain the command
-        otherwise.
+        """Show the preview for `everything`, erase for `everything yes`, and explain the command otherwise.
+
+        Without a preview in the last ten minutes nothing is erased. Raises OnHold.
         """
         match " ".join(call.args.casefold().split()):
             case "everything":
@@ -83,13 +89,14 @@ def _amounts(counts: Mapping[str, int], texts: Catalogue) -> Markdown:
 
 
 class ExportCommand:
-    """Command `/export`. The file itself comes by REST on the web, and as a document on Telegram."""
+    """Handler of `/export`, which says where the file is; the web gets it by REST, Telegram as a document."""
 
     def __init__(self, store: MessageCounter) -> None:
         self._store = store
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
+        """Handler of `/export` by command name."""
         return {"export": self._export}
 
     async def _export(self, call: CommandInvocation) -> CommandReply:

@@ -11,7 +11,7 @@ FEEDBACK_CHARS = 2_000
 
 
 class FeedbackStore(Protocol):
-    """Store of opinions about answers."""
+    """Store of opinions about a session's newest answer; returns False if there is no answer yet."""
 
     async def record_feedback(self, session_id: int, words: str, *, source: str) -> bool: ...
 
@@ -24,6 +24,7 @@ class FeedbackCommands:
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
+        """Handler of `/feedback` by command name."""
         return {"feedback": self._tell}
 
     async def _tell(self, call: CommandInvocation) -> CommandReply:

@@ -22,7 +22,11 @@ _CANCEL_WORDS = frozenset({"cancel", "off", "abbrechen", "aus"})
 
 
 class HandoverCommandStore(Protocol):
-    """Store of requests for an operator."""
+    """Store of requests for an operator; the event number of `Moved` is 0 if nothing changed.
+
+    `request_handover` raises AskedTooOften, CannotHandOver, and NobodyComes if the site has hand-overs off.
+    `release` returns the conversation to the assistant.
+    """
 
     async def request_handover(self, new: NewHandover) -> Moved: ...
     async def release(self, session_id: int, *, by: Literal["operator", "person"]) -> Moved: ...
@@ -50,6 +54,7 @@ class HandoverCommands:
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
+        """Handler of `/human` by command name."""
         return {"human": self._human}
 
     async def _human(self, call: CommandInvocation) -> CommandReply:

@@ -28,7 +28,12 @@ _WHAT_CHARS = 300
 
 
 class NoteCommandStore(Protocol):
-    """Store of notes, and of the numbered lists that a person was shown."""
+    """Store of notes, and of the numbered lists that a person was shown.
+
+    `save` returns in `outcome` whether the note is new. `erase` deletes notes and rows with their text, and
+    returns their number; raises OnHold. `store_list` keeps a list for ten minutes; `take_list` deletes it and
+    returns the id at a position from 1, for None all ids, and None without such a list.
+    """
 
     async def load_owner(self, session_id: int) -> NoteSource: ...
     async def find(
@@ -54,6 +59,7 @@ class MemoryCommands:
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
+        """Handlers of `/memory`, `/remember` and `/forget` by command name."""
         return {"memory": self._memory, "remember": self._remember, "forget": self._forget}
 
     async def _memory(self, call: CommandInvocation) -> CommandReply:

@@ -16,13 +16,18 @@ from shared.services.turns.request_builder import RequestBuilder
 from shared.services.turns.session_service import SessionService
 
 PIN_TOKENS = 2_000
-"""Tokens that all pins may have together before the session's context was measured."""
+"""Most tokens of all pins together in a session whose context was not measured yet."""
 _MID = re.compile(r"m([1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 
 
 class PinStore(Protocol):
-    """Store of pinned messages."""
+    """Store of pinned messages.
+
+    `pin` returns `pinned`, `already`, `too_many` above `most_tokens` for all pins together, or another word
+    for an unknown message. `unpin` returns `unpinned` or `not_pinned`. `find_message` returns None for an
+    unknown `seq`; None as `seq` means the newest answer.
+    """
 
     async def pin(self, session_id: int, seq: int, *, most_tokens: int) -> str: ...
     async def unpin(self, session_id: int, seq: int) -> str: ...
@@ -48,6 +53,7 @@ class PinCommands:
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
+        """Handlers of `/pin`, `/unpin` and `/pins` by command name."""
         return {"pin": self._pin, "unpin": self._unpin, "pins": self._list}
 
     async def _pin(self, call: CommandInvocation) -> CommandReply:

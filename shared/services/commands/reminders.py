@@ -27,10 +27,15 @@ _VERB = re.compile(r"(?:(cancel)|(pause)|(resume))\s+([1-9][0-9]{0,3}|#[0-9]{1,1
 """Argument with a verb and a number; buttons use a reminder's id, since numbers change with the list."""
 
 ReminderVerb = Literal["cancel", "pause", "resume"]
+"""Change of a reminder that a person can request."""
 
 
 class ReminderCommandStore(Protocol):
-    """Store of a session's reminders."""
+    """Store of a session's reminders.
+
+    `list_for_session` returns pending ones, soonest first, then failed ones. The changes return False if the
+    reminder is not the person's, is not pending or, to pause it, does not repeat.
+    """
 
     async def list_for_session(self, session_id: int) -> Sequence[Reminder]: ...
     async def cancel(self, session_id: int, reminder_id: int) -> bool: ...
@@ -49,6 +54,7 @@ class ReminderCommands:
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
+        """Handler of `/reminders` by command name."""
         return {"reminders": self._reminders}
 
     async def _change(
@@ -120,7 +126,7 @@ class ReminderCommands:
 
 
 def describe_repeat(rule: Repeat, texts: Catalogue) -> str:
-    """Return how often a reminder is repeated, without the time, which is shown before it."""
+    """Return how often a reminder is repeated in the language of `texts`, without the time of day."""
     days = ", ".join(texts.say(f"weekday_{day}") for day in rule.weekdays)
     single = {"day": "repeat_daily", "week": "repeat_weekly", "month": "repeat_monthly"}
     if rule.unit == "month" and rule.every % 12 == 0:

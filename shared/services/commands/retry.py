@@ -11,7 +11,12 @@ from shared.services.commands.command_call import CommandHandler, CommandInvocat
 
 
 class RetryStore(Protocol):
-    """Store that reopens the last question."""
+    """Store that opens a turn which answers the last question again.
+
+    Returns `begun`; `woken` if a postponed turn is due now; `busy` while the question is unanswered;
+    `nothing` without a question in view; `with_human` while an operator has the conversation. A repeat with
+    the same `dedupe_key` has no effect.
+    """
 
     async def request_retry(
         self, session_id: int, *, channel: str, address_id: int | None, dedupe_key: str | None
@@ -32,6 +37,7 @@ class RetryCommand:
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
+        """Handler of `/retry` by command name."""
         return {"retry": self._retry}
 
     async def _retry(self, call: CommandInvocation) -> CommandReply:

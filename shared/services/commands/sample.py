@@ -24,7 +24,11 @@ PACE_SECONDS = 0.06
 
 
 class SamplePlayStore(Protocol):
-    """Store of demo talks that are being played."""
+    """Store of demo talks that are being played.
+
+    `list_due` returns those whose last message is answered. `accept_next` stores the next message and returns
+    its event's number, None if another process was first or the talk has ended.
+    """
 
     async def list_due(self, channel: str) -> Sequence[SamplePlay]: ...
     async def accept_next(
@@ -33,7 +37,11 @@ class SamplePlayStore(Protocol):
 
 
 class SampleStore(Protocol):
-    """Store of a conversation's demo talk."""
+    """Store of a conversation's demo talk.
+
+    `start` returns False if there is one already. `stop` ends it and returns its messages, None without a
+    talk; `remove` deletes its record, so that another may start.
+    """
 
     async def start(self, session_id: int, address_id: int, *, total: int) -> bool: ...
     async def stop(self, session_id: int) -> StoppedSample | None: ...
@@ -41,7 +49,9 @@ class SampleStore(Protocol):
 
 
 class FreshStartStore(Protocol):
-    """Store of session states and their compactions."""
+    """Store of session states and their compactions; changes return ChangeRefused if there is nothing to
+    change.
+    """
 
     async def load_state(self, session_id: int) -> SessionState: ...
     async def start_new_conversation(
@@ -53,7 +63,10 @@ class FreshStartStore(Protocol):
 
 
 class MessageEraser(Protocol):
-    """Service that erases single messages."""
+    """Service that erases single messages and everything made from them; raises OnHold.
+
+    Without `places`, clients show no empty place for a message.
+    """
 
     async def erase_messages(
         self, session_id: int, seqs: Sequence[int], actor: str, *, places: bool = True
@@ -108,7 +121,7 @@ class SamplePlayer:
 
 
 class SampleCommand:
-    """Handler of `/sample`."""
+    """Handler of `/sample`, which starts a demo talk, and of `/sample remove`, which erases it."""
 
     def __init__(
         self,
@@ -128,6 +141,7 @@ class SampleCommand:
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
+        """Handler of `/sample` by command name."""
         return {"sample": self._sample}
 
     async def _sample(self, call: CommandInvocation) -> CommandReply:

@@ -15,7 +15,9 @@ from shared.services.commands.command_call import CommandHandler, CommandInvocat
 
 
 class MessageSearchStore(Protocol):
-    """Store that searches a session's messages."""
+    """Store that searches a session's messages, newest hits first; `linked` adds conversations joined by
+    `/link`.
+    """
 
     async def search(self, session_id: int, text: str, *, linked: bool = True) -> MessagesFound: ...
 
@@ -30,6 +32,7 @@ class SearchCommand:
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
+        """Handler of `/search` by command name."""
         return {"search": self._search}
 
     async def _search(self, call: CommandInvocation) -> CommandReply:
@@ -53,9 +56,10 @@ def render_found(
     links: Mapping[str, str] = MappingProxyType({}),
     more: bool = True,
 ) -> Markdown:
-    """Return the hits as a numbered list.
+    """Return the hits as a numbered Markdown list with time, author and excerpt.
 
-    `links` leads from a hit's key to its message; `more` adds a sentence if there are older hits.
+    `timezone` applies if the person's is unknown. `links` holds an address for a hit's key; `more` adds a
+    sentence if there are older hits.
     """
     zone = resolve_zone(found.timezone, timezone)
     rows = []
@@ -70,7 +74,10 @@ def render_found(
 
 
 def render_said(said: SaidMessage, texts: Catalogue, timezone: str, *, whole: bool) -> Markdown:
-    """Return the time and author of a message; with `whole`, also its text as it was written."""
+    """Return time and author of a message as Markdown; with `whole`, also its text as it was written.
+
+    `timezone` applies if the person's is unknown.
+    """
     day = format_moment(said.at, resolve_zone(said.timezone, timezone))
     head = f"{day}, {texts.say(f'speaker_{said.author}')}"
     return f"**{head}**\n\n{said.text}" if whole else f"⬆️ {head}"

@@ -20,13 +20,13 @@ _BAR_CELLS = 20
 
 
 class UsageStateStore(Protocol):
-    """Store of session states."""
+    """Store of session states; raises UnknownSession."""
 
     async def load_state(self, session_id: int) -> SessionState: ...
 
 
 class SessionStatsStore(Protocol):
-    """Store of a session's figures."""
+    """Store of figures for the whole life of a session; raises UnknownSession."""
 
     async def load_stats(self, session_id: int) -> SessionFigures: ...
 
@@ -53,6 +53,7 @@ class UsageCommands:
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
+        """Handlers of `/status`, `/context` and `/usage` by command name."""
         return {"status": self._status, "context": self._context, "usage": self._usage}
 
     async def _status(self, call: CommandInvocation) -> CommandReply:
@@ -94,6 +95,10 @@ def render_context(
     *,
     way: FlushWay = "prefix",
 ) -> Markdown:
+    """Return contents, fill and next summary of a conversation's context as Markdown.
+
+    `way` is how notes are saved from it.
+    """
     say = texts.say
     rows = {say(f"part_{name}"): texts.number(size) for name, size in measured.parts.items() if size}
     rows[say("part_free")] = texts.number(max(0, measured.limit - measured.used))
@@ -128,8 +133,9 @@ def render_context(
 
 
 def render_usage(figures: SessionFigures, cap_micro: int | None, texts: Catalogue) -> Markdown:
-    """Return tokens and cost of a conversation as Markdown; `cap_micro` is its cap per day, None
-    without one.
+    """Return tokens and cost of a conversation as Markdown.
+
+    `cap_micro` is the conversation's cap per day in micro-dollars, None without one.
     """
     say, dollars, cached = texts.say, texts.dollars, figures.cached_percent
     lines = [

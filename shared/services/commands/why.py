@@ -30,13 +30,15 @@ _MID = re.compile(r"m([1-9][0-9]{0,17})")
 
 
 class AnsweredStateStore(Protocol):
-    """Store of session states."""
+    """Store of session states; raises UnknownSession."""
 
     async def load_state(self, session_id: int) -> SessionState: ...
 
 
 class NoteListStore(Protocol):
-    """Store of the numbered note lists that a person was shown."""
+    """Store of the numbered note lists that a person was shown; `/forget` accepts their numbers for ten
+    minutes.
+    """
 
     async def store_list(
         self, session_id: int, address_id: int, purpose: str, note_ids: Sequence[int]
@@ -53,6 +55,7 @@ class WhyCommand:
 
     @property
     def handlers(self) -> dict[str, CommandHandler]:
+        """Handler of `/why` by command name."""
         return {"why": self._why}
 
     async def _why(self, call: CommandInvocation) -> CommandReply:
@@ -86,7 +89,10 @@ class WhyCommand:
 
 
 def render_memory(memory: MemoryOfAnswer, texts: Catalogue, zone: tzinfo) -> Guide:
-    """Return notes, then messages, numbered in one sequence, so that `/forget` accepts the notes' numbers."""
+    """Return the memory in an answer's request as Markdown: notes, messages, files, summary and tools.
+
+    Notes and messages are numbered in one sequence, so that `/forget` accepts the notes' numbers.
+    """
     parts: list[Markdown] = []
     if memory.notes:
         parts.append(note_list(texts.say("why_notes"), memory.notes, texts))

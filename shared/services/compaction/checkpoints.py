@@ -53,7 +53,13 @@ NO_MODEL_CODES = frozenset({"model_unavailable", "model_busy", "model_refused_ac
 
 
 class CheckpointStore(Protocol):
-    """Store of checkpoints, and of summaries that replace digests."""
+    """Store of checkpoints, and of summaries that replace digests.
+
+    `find_checkpoint` returns the one with the highest turn, None without one. `find_digest` returns the
+    session as it was before the digest, None if the digest is not the newest compaction any more.
+    `replace_digest` raises StaleView if the view has changed since `seen`. All writing methods raise
+    LeaseLost.
+    """
 
     async def load_pace(self, session_id: int) -> Pace: ...
     async def save_checkpoint(
@@ -97,9 +103,12 @@ class CheckpointService:
         self._crash_point = crash_point
 
     async def make_checkpoint(self, job: JobClaim, state: SessionState) -> bool:
-        """Store a ledger of the turns that the next compaction will hide; return False if none could be made.
+        """Write and store a ledger of the turns that the next compaction will hide; return whether one was
+        stored.
 
-        An earlier checkpoint of the same range is extended.
+        An earlier checkpoint of the same range is extended. Returns False if nothing can be hidden or no
+        model wrote a usable ledger; the cost of its calls is stored in any case. Raises LeaseLost and
+        StorageUnavailable.
         """
         prepared = await self._silent_requests.build_next(state)
         tracker = self._silent_requests.open_spend_tracker(job)
@@ -146,9 +155,11 @@ class CheckpointService:
         return True
 
     async def upgrade_digest(self, job: JobClaim) -> JobDone:
-        """Replace a digest with a summary of the same turns, if a model can write one; return the job's end.
+        """Replace a digest (`compaction` of the job's payload) with a summary of the same turns; return the
+        job's end.
 
-        The job is due again later if no model can.
+        The job is due again later if no model can write one now, and dead after `MAX_UPGRADES` failed tries.
+        Raises LeaseLost and StorageUnavailable.
         """
         seen = await self._store.find_digest(job.session_id, int(job.payload.get("compaction", 0)))
         if seen is None:

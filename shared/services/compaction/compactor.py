@@ -76,7 +76,7 @@ ReportStage = Callable[[int, str], Awaitable[None]]
 
 
 class JobSpendingStore(Protocol):
-    """Store of the cost of a job's model calls."""
+    """Store that books the model calls of a job, useful or not, on the session and the contact."""
 
     async def record_spending(
         self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], contact_id: int
@@ -85,7 +85,7 @@ class JobSpendingStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionContext:
-    """Session, request and limits of one attempt at a compaction."""
+    """Session, next chat request, recent pace and spending of one attempt at a compaction."""
 
     job: JobClaim
     state: SessionState
@@ -122,7 +122,12 @@ class CompactionContext:
 
 
 class CompactionStore(JobSpendingStore, Protocol):
-    """Store of session states and compactions."""
+    """Store of session states and compactions.
+
+    `record_compaction` stores a compaction, moves the session's view behind it and books its calls. Raises
+    StaleView if the view has changed since `seen`, LeaseLost if the claim is lost. `find_compaction` returns
+    the outcome that an earlier attempt at the job committed, None without one.
+    """
 
     async def load_state(self, session_id: int) -> SessionState: ...
     async def record_compaction(
@@ -138,7 +143,11 @@ class CompactionStore(JobSpendingStore, Protocol):
 
 
 class CompactionPaceStore(Protocol):
-    """Store of the ends of earlier jobs, pauses and checkpoints."""
+    """Store of the ends of earlier jobs, pauses and checkpoints.
+
+    `record_backoff` stops automatic compaction of the session for some turns; raises LeaseLost.
+    `find_checkpoint` returns the one with the highest turn, None without one.
+    """
 
     async def load_pace(self, session_id: int) -> Pace: ...
     async def record_backoff(self, job: JobClaim, backoff: CompactionBackoff) -> None: ...
@@ -148,7 +157,9 @@ class CompactionPaceStore(Protocol):
 
 
 class Compactor:
-    """Service that runs compaction jobs."""
+    """Service that runs compaction jobs: it hides old turns of a session behind a summary, a digest or a
+    window.
+    """
 
     def __init__(
         self,
@@ -172,10 +183,11 @@ class Compactor:
         self._crash_point = crash_point
 
     async def compact(self, job: JobClaim) -> JobDone:
-        """Run a compaction job and return its end.
+        """Run a compaction job and return its end, which the caller stores; the compaction itself is
+        committed here.
 
-        Plans again, up to 4 times, if the conversation changes meanwhile. Raises LeaseLost and
-        StorageUnavailable.
+        Notes are saved first. Without a usable model the turns are hidden behind a digest. Plans again, up to
+        4 times, if the conversation changes meanwhile. Raises LeaseLost and StorageUnavailable.
         """
         if job.attempt > 1 and (done := await self._store.find_compaction(job)) is not None:
             # An earlier attempt committed before it crashed, so there is nothing left to do.
@@ -550,7 +562,11 @@ class Compactor:
     async def report_progress(
         self, job: JobClaim, percent: int, stage: str, *, state: str = "running"
     ) -> None:
-        """Announce a job's progress in percent to the session's clients and to the dashboard."""
+        """Announce a job's progress in percent to the session's clients and to the dashboard; nothing is
+        stored.
+
+        `stage` is English text, `state` one of running, done and failed.
+        """
         frame = {"t": "compaction.progress", "id": str(job.id), "percent": percent, "stage": stage}
         await self._announcer.announce(job.session_id, {**frame, "state": state})
         told = {"t": "progress", "job": job.id, "percent": percent, "stage": stage}
@@ -640,7 +656,10 @@ def build_compaction(
     flushed: FlushResult,
     count: Callable[[str], int],
 ) -> NewCompaction:
-    """Return the compaction to commit, made of plan, written summary and flush."""
+    """Return the compaction to commit, made of plan, written summary and flush; nothing is stored.
+
+    `count` returns the estimated tokens of a text.
+    """
     summary = render_summary(written.ledger)
     return NewCompaction(
         kind=written.kind,
@@ -664,7 +683,9 @@ def build_compaction(
 
 
 def continue_from_checkpoint(plan: CompactionPlan, made: Checkpoint) -> CompactionPlan:
-    """Return the plan without the turns that a checkpoint covers, and with its ledger as the former one."""
+    """Return the plan without the turns that a checkpoint covers, with the checkpoint's ledger as the former
+    one.
+    """
 
     def rest(entries: Sequence[Entry]) -> tuple[Entry, ...]:
         return tuple(entry for entry in entries if entry.turn > made.through_turn)
@@ -674,7 +695,9 @@ def continue_from_checkpoint(plan: CompactionPlan, made: Checkpoint) -> Compacti
 
 
 def list_failures(job: JobClaim, written: SummaryResult) -> tuple[Mapping[str, Any], ...]:
-    """Return the failed attempts of a job for operators: models, steps and costs, without people's text."""
+    """Return the failed attempts of a job for operators: model, step, fault code, scores and cost, without
+    people's text.
+    """
     return tuple(
         {
             "attempt": job.attempt,
@@ -689,7 +712,9 @@ def list_failures(job: JobClaim, written: SummaryResult) -> tuple[Mapping[str, A
 
 
 async def record_unused_spending(store: JobSpendingStore, context: CompactionContext) -> None:
-    """Store the cost of model calls whose result could not be used."""
+    """Store the cost of model calls whose result could not be used, and remove them from the context's
+    tracker.
+    """
     await store.record_spending(
         context.job,
         purpose="compact",

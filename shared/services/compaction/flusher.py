@@ -68,7 +68,11 @@ COMPACTION_PERCENT = 10
 
 
 class FlushStore(Protocol):
-    """Store of memory flushes."""
+    """Store of memory flushes; both methods raise LeaseLost if another worker has the job.
+
+    `begin_flush` records the range of turns to read and returns its ticket. `end_flush` stores the report and
+    its cost, and moves the session's flushed turn unless the flush failed.
+    """
 
     async def begin_flush(
         self, job: JobClaim, *, cycle: int, threshold: str, from_turn: int, through_turn: int
@@ -79,7 +83,11 @@ class FlushStore(Protocol):
 
 
 class UnflushedStore(Protocol):
-    """Store that finds turns from which no notes were saved yet."""
+    """Store that finds turns from which no notes were saved yet.
+
+    `find_unflushed` returns the first range that was hidden before a flush had read it, None if there is
+    none. `seconds_since_flush` counts from the last successful flush, None without one.
+    """
 
     async def find_unflushed(self, session_id: int) -> Hidden | None: ...
     async def seconds_since_flush(self, session_id: int) -> float | None: ...
@@ -158,7 +166,8 @@ class Flusher:
         """Run a flush that a threshold or a person requested; return the job's end.
 
         Nothing is done if the threshold was flushed already in this cycle; within the cooldown the job is due
-        again later.
+        again later. After a failure the job is due again, or dead after `FAULTS_AT_MOST` faults; a person's
+        flush is dead at once. Raises LeaseLost and StorageUnavailable.
         """
         if state.view.flushed_turn < state.view.base_turn:
             return await self.flush_late(job)
@@ -183,7 +192,8 @@ class Flusher:
     async def flush_late(self, job: JobClaim) -> JobDone:
         """Flush turns that compactions hid unread, one compaction after the other; return the job's end.
 
-        The job is due again until all are read.
+        The job is due again until all are read, however often it fails. Raises LeaseLost and
+        StorageUnavailable.
         """
         flushed = FlushResult(through=0)
         for _ in range(MAX_PORTIONS):
@@ -205,7 +215,8 @@ class Flusher:
     ) -> FlushResult:
         """Flush turns up to `through` before a compaction hides them, without a cooldown; return the result.
 
-        Turns that earlier compactions hid unread come first; if they fail, the result is failed.
+        Turns that earlier compactions hid unread come first; if they fail, the result is failed. Raises
+        LeaseLost and StorageUnavailable, nothing for failures of models.
         """
         view = state.view
         if view.flushed_turn < view.base_turn:
@@ -218,7 +229,10 @@ class Flusher:
         )
 
     async def begin_with_summary(self, job: JobClaim, state: SessionState, *, through: int) -> FlushTicket:
-        """Start a flush whose notes come with the summary of the same turns; return its ticket."""
+        """Record the start of a flush whose notes come with the summary of the same turns; return its ticket.
+
+        Raises LeaseLost.
+        """
         return await self._begin(job, state.view, WITH_COMPACTION, through)
 
     async def end_with_summary(
@@ -231,7 +245,7 @@ class Flusher:
         """Save the notes of a summary's answer, end its flush, and return the result.
 
         None as `notes` means an unreadable answer: the flush has failed and its turns stay unflushed. The
-        cost is recorded with the summary.
+        cost is recorded with the summary. Raises LeaseLost and StorageUnavailable.
         """
         silent = _SilentTurn(job=job, state=state, ticket=ticket, stray=[])
         await self._keep(notes or (), silent)
@@ -256,11 +270,12 @@ class Flusher:
         threshold: str,
         ledger: Ledger | None = None,
     ) -> FlushResult:
-        """Save notes from the unflushed turns up to `through`, in portions; return the result.
+        """Save notes from the unflushed turns up to `through`, in at most `MAX_PORTIONS` portions; return the
+        result.
 
-        Failures of models, caps and settings are stored, not raised, and leave their turns unflushed.
-        `ledger` is the summary that replaced the turns, if any; the program makes notes from it if no model
-        can.
+        A model that fails is replaced by its fallback. Failures of models, caps and settings are stored, not
+        raised, and leave their turns unflushed. `ledger` is the summary that replaced the turns, None without
+        one; the program makes notes from it if no model can. Raises LeaseLost and StorageUnavailable.
         """
         state = await self._silent_requests.with_descriptions(state)
         view = state.view

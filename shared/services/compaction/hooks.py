@@ -27,11 +27,17 @@ LOOK_SECONDS = 2.0
 SEND_SECONDS = 15.0
 """Seconds for one attempt to send in the background."""
 AT_ONCE = 8
-"""Most messages that are sent at the same time, so that a slow receiver delays few."""
+"""Most messages that are sent in one round, at the same time; a slow receiver delays only these."""
 
 
 class HookStore(Protocol):
-    """Store of hook messages and their delivery."""
+    """Store of hook messages and their delivery.
+
+    `begin` stores the message before a summary, or returns the one that is stored already. `record_outcome`
+    makes a message that did not arrive due again; `skip` says that the receiver asked to skip the summary.
+    `add_ends` stores a message after each announced job that has ended, and returns their number. `claim`
+    returns due messages that no other process has.
+    """
 
     async def begin(
         self, job: JobClaim, *, cycle: int, detail: Mapping[str, Any], wait_seconds: float
@@ -42,7 +48,9 @@ class HookStore(Protocol):
 
 
 class HookPoster(Protocol):
-    """Sender of messages to the operator's server."""
+    """Sender of messages to the operator's server; returns the outcome and the body of the answer, raises
+    nothing.
+    """
 
     async def send(self, message: HookMessage, *, seconds: float) -> tuple[Outcome, bytes]: ...
 
@@ -64,7 +72,9 @@ class CompactionHooks:
         self._crash_point = crash_point
 
     def follow(self, other: CompactionHooks) -> None:
-        """Use the settings of `other`: the hook's address, and whether summaries are sent."""
+        """Use the hook's address of `other`, and its choice whether summaries are sent, from the next message
+        on.
+        """
         self._poster = other._poster
         self._with_summary = other._with_summary
 
@@ -78,9 +88,12 @@ class CompactionHooks:
         tokens: int,
         message_waits: bool,
     ) -> bool:
-        """Announce a summary to the hook; return whether its answer delays it. Raises StorageUnavailable.
+        """Send the message before a summary to the operator's hook; return whether the answer delays the
+        summary.
 
-        With `message_waits`, or if the context overflows, the answer is not waited for.
+        The message is stored first. With `message_waits`, or if the context overflows, nothing is waited for:
+        a worker sends the message later, and the result is False. Also False without a hook. Raises
+        StorageUnavailable.
         """
         if self._poster is None:
             return False
@@ -97,7 +110,7 @@ class CompactionHooks:
         return await self._send(self._poster, message, seconds=HOOK_SECONDS, asks=True)
 
     async def run(self) -> None:
-        """Send due messages until cancelled."""
+        """Send due messages every `LOOK_SECONDS` until cancelled."""
         while True:
             if self._poster is not None:
                 try:
@@ -107,7 +120,8 @@ class CompactionHooks:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def send_due(self) -> int:
-        """Store messages about ended summaries, send all due messages, and return the number sent.
+        """Store messages about ended summaries, send at most `AT_ONCE` due messages, and return the number
+        tried.
 
         Raises StorageUnavailable.
         """

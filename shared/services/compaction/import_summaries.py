@@ -51,7 +51,13 @@ MOST_FAULTS = 2
 
 
 class ImportSummaryStore(Protocol):
-    """Store of imports, their turns and their summaries."""
+    """Store of imports, their turns and their summaries.
+
+    `load` returns None for an unknown import. `record` stores the summary of a range with its passages and
+    cost, or, with None as `ledger`, leaves the range without one; raises StaleView if the import changed.
+    `end` stores why no more summaries are made. The turns `first` to `last` are both included. Writing raises
+    LeaseLost.
+    """
 
     async def load(self, session_id: int) -> ImportToSummarise | None: ...
     async def load_sizes(self, session_id: int, *, first: int, last: int) -> tuple[TurnSize, ...]: ...
@@ -95,9 +101,10 @@ class ImportSummariser:
         self._crash_point = crash_point
 
     async def summarise(self, job: JobClaim) -> JobDone:
-        """Summarise the next range of an import, and return the job's end.
+        """Write and store the summary of an import's next range, and return the job's end.
 
-        Raises LeaseLost and StorageUnavailable.
+        The job is due again while the import is being indexed or no model can be asked. It ends as `capped`
+        if the import's budget does not allow another range. Raises LeaseLost and StorageUnavailable.
         """
         seen = await self._store.load(job.session_id)
         if seen is None or seen.state != "due":
@@ -119,7 +126,7 @@ class ImportSummariser:
         )
 
     async def plan_next(self, session_id: int) -> JobOrder | None:
-        """Return the job for the next range; None if no summary is due."""
+        """Return the job for the next range, which the caller stores; None if no summary is due."""
         seen = await self._store.load(session_id)
         if seen is None or seen.state != "due":
             return None

@@ -41,7 +41,14 @@ RELEASE_SECONDS = 5.0
 
 
 class JobStore(Protocol):
-    """Store of background jobs."""
+    """Store of background jobs, which also keeps their claims.
+
+    `claim_job` returns None if the job is not due, or may not run beside another job. `end_job` ends a claim
+    as `done`, `dead`, or `due` again after `retry_seconds`, inserts the successor, and returns it if it is
+    due at once, else None. `add_context_tokens` raises the session's gauge, unless it has changed since
+    `seen`. `find_due_job` returns None without one. Raises LeaseLost if the claim is lost, and
+    StorageUnavailable.
+    """
 
     async def find_due_job(self, session_id: int) -> DueJob | None: ...
     async def load_state(self, session_id: int) -> SessionState: ...
@@ -116,7 +123,11 @@ class JobRunner:
         self._silent_requests = other._silent_requests
 
     async def run(self, job_id: int) -> None:
-        """Run a job if it is still due; its row ends as done, dead or due again in any case."""
+        """Claim a job and run it; return at once if it is not due. Its row ends as done, dead or due again.
+
+        Failures are logged and stored. Afterwards the session's next due job is announced, and the session is
+        indexed. Raises StorageUnavailable only if the claim fails.
+        """
         self._running.append(job_id)
         try:
             await self._run(job_id)
@@ -124,10 +135,11 @@ class JobRunner:
             self._running.remove(job_id)
 
     async def release_unknown_jobs(self) -> None:
-        """Release jobs that the table assigns to this process but that it does not run. Raises
-        StorageUnavailable.
+        """Release jobs that the database has assigned to this process for 2 seconds, but that it does not
+        run.
 
-        Such jobs exist if a claim or an end got no reply, or if a promoted standby lacks the end.
+        Such jobs exist if a claim or an end got no reply, or if a promoted standby lacks the end. Raises
+        StorageUnavailable.
         """
         before, now = set(self._running), time.monotonic()
         strange = set(await self._store.list_held_jobs(self._worker_id)) - before - set(self._running)

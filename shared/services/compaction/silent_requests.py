@@ -75,7 +75,11 @@ _CHARS_TO_SPARE = 2_000
 
 
 class LastToolsStore(Protocol):
-    """Store of what the last request of a session contained."""
+    """Store of what the last request of a session contained.
+
+    `load_last_tools` returns the tools stored with it, None without any. `find_size_after` returns the
+    counted tokens of the context after a turn, None if they are unknown.
+    """
 
     async def load_last_tools(self, session_id: int) -> tuple[ToolSpec, ...] | None: ...
     async def find_size_after(self, session_id: int, turn: int) -> int | None: ...
@@ -87,7 +91,10 @@ TAIL_DOUBT = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilentRequest:
-    """Request of a background job; its sizes are tokens as the model counts them."""
+    """Request of a background job, with its sizes in tokens as the model counts them.
+
+    `estimate` is its input, `out` the longest answer, `hard` the most input that the window allows.
+    """
 
     request: ModelRequest
     card: ModelCard
@@ -112,7 +119,7 @@ class FlushPortion:
 
     @property
     def model(self) -> str:
-        """Name of the model that is asked; empty if no model is."""
+        """Name of the model that is asked; empty if the notes are made without a model or not at all."""
         return "" if self.way in ("code", "off") else self.prepared.card.name
 
 
@@ -146,24 +153,29 @@ class SilentRequests:
     # ---- for every job
 
     def count_tokens(self, text: str) -> int:
+        """Return the estimated tokens of a text."""
         return self._requests.counter.count_tokens(text)
 
     def open_spend_tracker(self, job: JobClaim) -> SpendTracker:
+        """Return a new tracker of the spending of a job, under the caps of the deployment."""
         return SpendTracker(self._spend, session_id=job.session_id, job_id=job.id, caps=self._caps)
 
     async def build_next(
         self, state: SessionState, tools: tuple[ToolSpec, ...] | None = None
     ) -> PreparedRequest:
-        """Return the chat's next request, with these tools or, if None, those of its agent."""
+        """Return the chat's next request, with these tools or, if None, those of its agent; nothing is sent.
+
+        Raises NoRoom if system text and tools leave no room for a conversation.
+        """
         card = await self._model.load_card(self._requests.resolve_model(state.agent_config))
         tools = self._toolbox.for_agent(state.agent_config).specs if tools is None else tools
         return self._requests.build_next(state, card=card, tools=tools)
 
     async def foresee(self, state: SessionState, compaction: NewCompaction) -> SessionState:
-        """Return the state with the size of the next request after a compaction.
+        """Return the state with the sizes that the next request will have once `compaction` is committed.
 
-        `state` must be loaded after the flush, since the request contains the notes it saved. The provider
-        counts the request if it can.
+        `state` must be loaded after the flush, since the request contains the notes it saved. A provider that
+        can count tokens is asked; else they are estimated. Nothing is stored.
         """
         view, through = state.view, compaction.through_turn
         head = Compaction(
@@ -271,7 +283,9 @@ class SilentRequests:
         return specs if stored in (None, specs) else stored or ()
 
     async def with_descriptions(self, state: SessionState) -> SessionState:
-        """Return the state with descriptions of its pictures, for readers of text alone."""
+        """Return the state with descriptions of its pictures, for readers of text alone; missing ones are
+        made and stored.
+        """
         whose = PictureOwner(
             session_id=state.session_id,
             contact_id=state.contact_id,
@@ -282,18 +296,22 @@ class SilentRequests:
         return replace(state, view=replace(state.view, entries=entries, pins=pins))
 
     async def with_pictures(self, prepared: PreparedRequest) -> ModelRequest:
-        """Return the request with the bytes of its pictures, as the provider's cached prefix has them."""
+        """Load the bytes of the request's pictures, and return the request with them, equal to the cached
+        prefix.
+        """
         pictures = await self._pictures.load_pictures(prepared.pictures)
         return replace(prepared.request, pictures=pictures) if pictures else prepared.request
 
     # ---- for a summary
 
     def list_models(self, prepared: PreparedRequest) -> tuple[str, ...]:
-        """Return the models that may write the summary, in order of preference."""
+        """Return the names of the models that may write the summary, in order of preference; never empty."""
         return self._list_writers(prepared.policy.writing, prepared.card.name)
 
     def list_import_models(self, agent_config: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the models that may write the summaries of an agent's imports, in order of preference."""
+        """Return the names of the models that may write summaries of an agent's imports, in order of
+        preference.
+        """
         policy = self._requests.resolve_policy(agent_config)
         return self._list_writers(policy.writing, self._requests.resolve_model(agent_config))
 
@@ -305,6 +323,7 @@ class SilentRequests:
         return tuple(dict.fromkeys((*first, *others)))
 
     async def load_card(self, model: str) -> ModelCard:
+        """Return the card of a model; it is loaded from the provider if it is unknown yet."""
         return await self._model.load_card(model)
 
     def list_available_models(self, prepared: PreparedRequest, pace: Pace) -> tuple[str, ...]:
@@ -330,9 +349,11 @@ class SilentRequests:
     async def next_portion(
         self, state: SessionState, view: View, tools: tuple[ToolSpec, ...], *, through: int, model: str
     ) -> FlushPortion:
-        """Return the next portion of `view` to save memory from, as large as `model` can read.
+        """Return the next portion of `view` to save memory from, as large as the model `model` can read at
+        once.
 
-        `through` is the last turn that it may contain. Raises ContradictoryPolicy.
+        `through` is the last turn that it may contain; `tools` are those of the chat's request. Raises
+        ContradictoryPolicy.
         """
         whole = await self.prepare(state, view, tools, model=model)
         way, room = self.find_way(whole, state.agent_config)
@@ -351,8 +372,10 @@ class SilentRequests:
         return FlushPortion(way=way, view=portion, last=last, prepared=whole, room=room)
 
     def find_way(self, prepared: PreparedRequest, agent_config: Mapping[str, Any]) -> tuple[FlushWay, int]:
-        """Return the way to save this conversation's memory, and the transcript's estimated tokens in a
-        separate request.
+        """Return the way to save notes from this conversation, and the tokens that a transcript may have.
+
+        The ways are the chat's own request (`prefix`), a separate one, code alone (`code`) or none (`off`);
+        the tokens are estimated ones, and 0 unless the request is separate.
         """
         card = prepared.card
         missing = self._unable.list_missing_forms(card.name, session=prepared.request.about[0])
@@ -366,7 +389,10 @@ class SilentRequests:
         )
 
     async def build(self, portion: FlushPortion, state: SessionState) -> tuple[SilentRequest, ...]:
-        """Return the requests for one portion, in the order to send them. Raises ContextBudgetExceeded."""
+        """Return the requests for one portion, in the order to send them; empty if no model is asked.
+
+        Raises ContextBudgetExceeded if the chat's request cannot be shrunk to the window.
+        """
         if portion.way == "prefix":
             return (await self._build_after_chat(portion, state),)
         if portion.way not in APART:
@@ -384,9 +410,9 @@ class SilentRequests:
     async def prepare(
         self, state: SessionState, view: View, tools: tuple[ToolSpec, ...], *, model: str = ""
     ) -> PreparedRequest:
-        """Return the chat's request with the instruction to save memory after it.
+        """Return the chat's request with the instruction to save memory after it; nothing is sent.
 
-        `model` replaces the agent's chat model if not empty.
+        `model` replaces the agent's chat model if not empty. Raises NoRoom.
         """
         card = await self._model.load_card(model or self._requests.resolve_model(state.agent_config))
         circumstances = self._requests.load_circumstances(state)
@@ -476,10 +502,11 @@ def find_flush_way(
     allowed: bool,
     count: Count,
 ) -> tuple[FlushWay, int]:
-    """Return the way in which a model with this window saves memory, and the transcript's tokens in a
-    separate request.
+    """Return the way in which a model saves notes, and the estimated tokens that a separate transcript may
+    have.
 
-    `offered` are the tools of the chat's own request; `allowed` says that the agent keeps notes.
+    `window` is in tokens, `ratio` the model's tokens per estimated one. `offered` are the tools of the chat's
+    own request; `allowed` says that the agent keeps notes. The tokens are 0 if the request is not separate.
     """
 
     def room_by(way: FlushWay) -> int:
@@ -509,7 +536,10 @@ def _room(prepared: PreparedRequest, view: View) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionTimeouts:
-    """Time limits of one attempt; until the first text, the adapter's own limits apply, too."""
+    """Time limits in seconds of one attempt; until the first text, the adapter's own limits apply, too.
+
+    `silence_seconds` may pass between two pieces of text, `total_seconds` until the end.
+    """
 
     first_seconds: float = 180.0
     """Seconds until the first text; a local model reads for minutes before it answers."""
@@ -533,14 +563,16 @@ class OneShotCompletion:
         self._bounds = bounds
 
     async def load_card(self, model: str) -> ModelCard:
+        """Return the card of a model."""
         return await self._model.load_card(model)
 
     async def complete(
         self, request: ModelRequest, *, tracker: SpendTracker, checked: bool = True
     ) -> ModelReply:
-        """Return the model's reply and record its cost. Raises ModelError and CapReached.
+        """Call the model within the time limits, book the cost on `tracker`, and return the reply.
 
-        `checked` refuses a request above the model's window with PromptTooLong before the call.
+        `checked` refuses a request above the model's window with PromptTooLong before the call. Raises
+        ModelError, also ModelUnavailable if the answer stops coming or does not end, and CapReached.
         """
         card = await self._model.load_card(request.model)
         tokens = self._tokens(request, card)

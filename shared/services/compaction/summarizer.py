@@ -87,7 +87,7 @@ DIGEST_TOKENS = 1_000
 was chosen.
 """
 MAX_ATTEMPTS = 2
-"""Attempts per model and step: one answer, and one repaired answer."""
+"""Attempts per model and step of a summary: one answer, and one repaired answer."""
 MAX_SPLITS = 16
 _ECHOED_CHARS = 12_000
 """Most characters of an answer that are sent back for repair; an endless one would not fit."""
@@ -105,12 +105,12 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|“[^“”]*+”|(?<=missing: )[^;]*"
 """Quotations in a fault, which may be text of people."""
 
 OnProgress = Callable[[int, str], Awaitable[None]]
-"""Function that receives the progress in percent and the stage."""
+"""Function that receives the progress in percent (0 to 100) and the stage in English."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryAttempt:
-    """Failed attempt: an unusable answer, or a call without one."""
+    """Failed attempt at a step: an unusable answer with its fault, or a call without an answer."""
 
     step: str
     model: str
@@ -126,19 +126,25 @@ class SummaryAttempt:
 
     @property
     def as_stored(self) -> dict[str, Any]:
-        """Attempt as stored in the audit of the summary."""
+        """Attempt as stored in the audit of the summary: step, model, the first 300 characters of the fault,
+        and cost.
+        """
         return {"step": self.step, "model": self.model, "fault": self.fault[:300], **self.costs}
 
     @property
     def code(self) -> str:
-        """Fault as operators read it: an error's code, or a description without quotations."""
+        """Fault as operators read it: an error's code, or at most 200 characters without quotations."""
         code = _CODE.match(self.fault)
         return code[1] if code else redact_quotes(self.fault)[:200] or "not_usable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryResult:
-    """Ledger that may be committed, and how it was written."""
+    """Ledger that may be committed, and how it was written.
+
+    `kind` is `summary`, or `digest` if a part was made without a model; `model` is the last model that wrote,
+    "" without one.
+    """
 
     kind: CompactionKind
     ledger: Ledger
@@ -161,7 +167,10 @@ class WriteInstructions(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryTask:
-    """One step of writing a summary: what to ask the model, and how to judge its answer."""
+    """One step of writing a summary: what to ask the model, and how to judge its answer.
+
+    `portion` summarises messages, `warm` the whole range after the cached chat, `merge` joins ledgers.
+    """
 
     step: Literal["portion", "warm", "merge"]
     plan: CompactionPlan
@@ -179,13 +188,15 @@ class SummaryTask:
 
     @property
     def is_text(self) -> bool:
+        """True if the summary is a running text; False if it is JSON."""
         return form_of(self.plan.form).is_text
 
     def build_request(self, model: str, *, room: int, as_lines: bool, share: float = 1.0) -> ModelRequest:
-        """Return the request for an answer of at most `room` tokens.
+        """Return the request of this step for an answer of at most `room` tokens; nothing is sent.
 
-        It asks for as many words as fit, times `share` after an answer that was cut off. `as_lines` requests
-        lines instead of JSON.
+        It asks for as many words as fit, times `share`, which is lower after an answer that was cut off.
+        `as_lines` requests lines instead of JSON. After a cached chat, that request's own limit replaces
+        `room`.
         """
         room = room if self.prefix is None else self.prefix.max_output_tokens
         fitting = min(_WORDS_PER_TOKEN * self.plan.summary_limit, _WORDS_PER_ANSWER_TOKEN * room)
@@ -247,7 +258,7 @@ class SummaryTask:
         return check_title(said, self.source, self.former)
 
     def notes_in(self, answer: str) -> tuple[NoteDraft, ...] | None:
-        """Return the notes in an answer; None if they were not requested or are missing."""
+        """Return the memory notes in an answer; None if they were not requested or are missing."""
         patch = parse_ledger_patch(answer) if self.with_notes else None
         if not isinstance(patch, LedgerPatch) or patch.notes is None:
             return None
@@ -284,8 +295,10 @@ class SummaryDraft:
     def record_failure(
         self, step: str, model: str, fault: str, *, scores: Mapping[str, float] | None = None
     ) -> None:
-        """Record that the last call brought nothing usable, with its cost, and the audit's scores if there
+        """Record that the last call brought nothing usable, with its cost and the audit's scores, if there
         are any.
+
+        The failure is kept in `attempts`, not stored.
         """
         calls = self.tracker.spent[self.paid_before :]
         cost = total_cost(calls) if calls else None
@@ -294,7 +307,7 @@ class SummaryDraft:
         )
 
     def build_portion(self, source: str, former: Ledger) -> SummaryTask:
-        """Return the task of summarising one portion after a former ledger."""
+        """Return the task of summarising one portion, whose transcript is `source`, after a former ledger."""
         titled = not self.title
         write = partial(
             summary_request,
@@ -308,8 +321,10 @@ class SummaryDraft:
         return self._task("portion", source, former, write=write, titled=titled)
 
     def build_whole(self, source: str, prefix: ModelRequest, *, with_notes: bool) -> SummaryTask:
-        """Return the task of summarising the whole range by an instruction after the cached chat;
-        `with_notes` also requests memory notes.
+        """Return the task of summarising the whole range by an instruction after the cached chat `prefix`.
+
+        `source` is the transcript against which the answer is judged; `with_notes` also requests memory
+        notes.
         """
         titled, former = not self.title, self.plan.former
         instruct = partial(
@@ -331,7 +346,11 @@ class SummaryDraft:
         )
 
     def build_merge(self, parts: Sequence[Ledger], whole: Ledger, source: str) -> SummaryTask:
-        """Return the task of merging the ledgers of portions into one."""
+        """Return the task of merging `parts`, the ledgers of portions, into one.
+
+        `whole` is the ledger with all of their items; `source` is the transcript against which the answer is
+        judged.
+        """
         write = partial(
             merge_request,
             whole,
@@ -367,7 +386,7 @@ class SummaryDraft:
 
 
 class Summariser:
-    """Writer of summaries; it always returns one, at worst a digest."""
+    """Writer of summaries; each call returns one, at worst a digest that is made without a model."""
 
     def __init__(
         self,
@@ -397,9 +416,10 @@ class Summariser:
     ) -> SummaryResult:
         """Write the summary of a plan and return it; failures of models lead to a digest instead of an error.
 
-        `models` are asked in order, `attempts` times per step. `warm` is the chat's cached request, after
-        which its model is asked first, `with_notes` also for memory notes. `focus` is a subject that the
-        person asked to keep.
+        `models` are asked in order, `attempts` times per step; empty makes a digest. `warm` is the chat's
+        cached request, after which its model is asked first, `with_notes` also for memory notes. `focus` is a
+        subject that the person asked to keep, None for none. Calls are collected in `tracker`; nothing is
+        stored.
         """
         started = time.monotonic()
         draft = SummaryDraft(
@@ -700,5 +720,5 @@ def _append_text(prefix: ModelRequest, words: str) -> ModelRequest:
 
 
 def redact_quotes(fault: str) -> str:
-    """Return a fault with its quotations replaced, since they may be text of people."""
+    """Return a fault with each quotation replaced by `…`, since quotations may be text of people."""
     return _QUOTED.sub("…", fault)

@@ -18,16 +18,21 @@ from shared.services.turns.request_replay import StoredMemory, read_stored_memor
 MOST_PASSAGES = 20
 """Most messages in one reply, so that it fits into a Telegram message."""
 MOST_NOTES = 20
+"""Most notes in one reply."""
 
 
 class StoredTurnStore(Protocol):
-    """Store of turns with what their requests contained."""
+    """Store of turns with what their requests contained; returns None if no request of the turn is stored."""
 
     async def load_turn(self, session_id: int, turn: int) -> StoredTurn | None: ...
 
 
 class SaidMessageStore(Protocol):
-    """Store of a session's messages and summaries."""
+    """Store of a session's messages and summaries, without erased ones.
+
+    `load_messages` returns messages by `seq`. `find_summary` returns the key of the message that a summary's
+    item cites, None if it was erased; `day` is in the person's time zone.
+    """
 
     async def load_messages(self, session_id: int, seqs: Sequence[int]) -> Mapping[int, SaidMessage]: ...
     async def search(self, session_id: int, text: str, *, linked: bool = True) -> MessagesFound: ...
@@ -35,7 +40,11 @@ class SaidMessageStore(Protocol):
 
 
 class SentNoteStore(Protocol):
-    """Store of notes as they were when a request contained them."""
+    """Store of notes as they were when a request contained them, without erased ones.
+
+    `load_sent` finds notes by id or by text. `find_sources` returns the `seq` of the message from which a
+    note was taken, by the note's id; notes without one are left out.
+    """
 
     async def load_owner(self, session_id: int) -> NoteSource: ...
     async def load_sent(
@@ -46,7 +55,9 @@ class SentNoteStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownPassage:
-    """Recalled message that is still stored."""
+    """Recalled message that is still stored; `is_here` is False for one of another conversation of the
+    person.
+    """
 
     session_id: int
     seq: int
@@ -58,7 +69,7 @@ class ShownPassage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryOfAnswer:
-    """Memory in the request of an answer, without what was erased later."""
+    """Memory in the request of an answer, without what was erased later; `files` and `tools` are names."""
 
     notes: tuple[KeptNote, ...] = ()
     passages: tuple[ShownPassage, ...] = ()
@@ -91,7 +102,10 @@ class AnswerMemoryReader:
         return None if found is None else found.turn
 
     async def read(self, session_id: int, turn: int) -> MemoryOfAnswer | None:
-        """Return the memory of a turn's answer; None if its request is not stored any more."""
+        """Return the memory of the answer to a turn, at most `MOST_NOTES` notes and `MOST_PASSAGES` messages.
+
+        Returns None if the record of its request was deleted.
+        """
         stored = await self._replays.load_turn(session_id, turn)
         if stored is None or not stored.audit.recipe:
             return None

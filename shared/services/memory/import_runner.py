@@ -30,11 +30,16 @@ log = structlog.get_logger(__name__)
 LOOK_SECONDS = 2.0
 """Seconds between two searches for uploaded files."""
 BEAT_SECONDS = 5.0
-"""Seconds between two extensions of a claim."""
+"""Seconds between two extensions of a file's claim, which also store the number of imported messages."""
 
 
 class ImportFileStore(Protocol):
-    """Store of uploaded exports."""
+    """Store of uploaded exports, in pieces.
+
+    `claim` returns a file to examine or import that no other worker has, None if there is none. `extend` and
+    `finish` return False if the claim is lost or the file deleted. `load_piece` returns the piece that begins
+    at byte `start`, None without one.
+    """
 
     async def claim(self) -> ImportFile | None: ...
     async def exists(self, file: ImportFile) -> bool: ...
@@ -47,7 +52,11 @@ class ImportFileStore(Protocol):
 
 
 class ExportReader(Protocol):
-    """Reader of files exported from other programs."""
+    """Reader of files exported from other programs; all methods raise OSError and ImportRefused.
+
+    `unpack` returns the file with the messages, which is written to `target` if `path` is an archive.
+    `recognise` returns the program that made the file. `me` is the person's name in the file.
+    """
 
     def unpack(self, path: Path, target: Path) -> Path: ...
     def recognise(self, path: Path) -> PastSource: ...
@@ -55,7 +64,7 @@ class ExportReader(Protocol):
 
 
 class ImportRunner:
-    """Runner of one worker; a claim in the database ensures that no other works on the same file."""
+    """Runner of one worker's imports; a claim in the database keeps other workers from the same file."""
 
     def __init__(
         self, files: ImportFileStore, importer: PastImporter, reader: ExportReader, *, crash_point: CrashPoint
@@ -66,7 +75,7 @@ class ImportRunner:
         self._crash_point = crash_point
 
     async def run(self) -> None:
-        """Work on uploaded files until cancelled."""
+        """Examine and import uploaded files until cancelled; look for new ones every `LOOK_SECONDS`."""
         while True:
             try:
                 while await self.run_next():
@@ -78,7 +87,12 @@ class ImportRunner:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def run_next(self) -> bool:
-        """Work on the next file; return False if there is none. Raises StorageUnavailable and OSError."""
+        """Claim a file; examine it, or import it after the person's consent. Return False if there is no
+        file.
+
+        A file that cannot be used ends as failed. If the person deletes it meanwhile, its import is undone.
+        Raises StorageUnavailable and OSError.
+        """
         file = await self._files.claim()
         if file is None:
             return False
@@ -176,9 +190,9 @@ class _StoredCount:
 
 
 def digest_export(source: PastSource, me: str, path: Path) -> bytes:
-    """Return a SHA-256 of the source, the name `me` of the person in the file, and the file's bytes.
+    """Return the SHA-256 by which a repeated import of the same file is recognised.
 
-    An interrupted import is resumed by it. Raises OSError.
+    It covers the source, the name `me` of the person in the file, and the file's bytes. Raises OSError.
     """
     digest = hashlib.sha256(f"{source}\0{me}\0".encode())
     with path.open("rb") as file:

@@ -24,7 +24,7 @@ class Traces:
         self.looks.append(list(accounts or ()))
         return []
 
-    async def heartbeat(self) -> None:
+    async def check_leases(self) -> None:
         pass
 
     async def resume_unfinished(self, accounts: Sequence[int]) -> int:

@@ -38,7 +38,7 @@ class Talk:
         self.asked.append((channel, accounts))
         return list(self.due)
 
-    async def heartbeat(self) -> None:
+    async def check_leases(self) -> None:
         self.beats += 1
 
 
