@@ -92,8 +92,8 @@ class Playground:
         self._clock = clock
 
     def list_tools(self) -> Mapping[str, tuple[ToolSpec, str]]:
-        """Return all tools that an agent could have, by name, each with the MCP server that has it ("" for
-        built-in ones).
+        """Return all tools that an agent could have, by name, each with its MCP server ("" for built-in
+        ones).
         """
         box = self._toolbox.for_agent({"tools": {"search_above": MANY}})
         return {spec.name: (spec, box.server_of(spec.name)) for spec in box.specs}
@@ -107,9 +107,9 @@ class Playground:
     ) -> PlaygroundAnswer:
         """Answer the last message of a talk as the agent with this configuration would.
 
-        Recalls only the agent's knowledge. Tools of `RUN_TOOLS` run; for others the model is told that this
-        is a rehearsal. The cost is stored. Raises ModelError, also after 75 seconds, CapReached,
-        ContextBudgetExceeded and NoRoom.
+        Recalls only the agent's knowledge. Tools of `RUN_TOOLS` run; others are rehearsed without effect. The
+        cost is stored. Raises ModelError, also after 75 seconds, CapReached, ContextBudgetExceeded and
+        NoRoom.
         """
         toolbox = self._toolbox.for_agent(config)
         prepared = await self._prepare(agent_id, config, toolbox, said)
