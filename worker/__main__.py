@@ -54,11 +54,13 @@ WORK = (
     import_files,
     request_import_summaries,
 )
-"""Loops of the worker."""
+"""Loops of the worker, which all run until one raises or the process stops."""
 
 
 async def work(app: App, stop: asyncio.Event) -> int:
-    """Run all loops until `stop` is set; return the exit code. Raises the error that ended a loop."""
+    """Run all loops until `stop` is set, then cancel them; return exit code 0. Raises the error that ended a
+    loop.
+    """
     tasks = [asyncio.ensure_future(task(app)) for task in WORK]
     stopping = asyncio.ensure_future(stop.wait())
     warming = asyncio.ensure_future(_warm_up(app))
@@ -81,7 +83,7 @@ async def _warm_up(app: App) -> None:
 
 
 def main() -> int:
-    """Run the worker process; return its exit code."""
+    """Run the worker process until SIGTERM; return its exit code, 2 for a bad configuration."""
     try:
         settings = load_settings()
         configure = partial(configure_logs, process="worker")

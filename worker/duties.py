@@ -31,38 +31,40 @@ GRACE_SECONDS = 20.0
 """Seconds that arq grants beyond a duty's timeout, for its last statement and the storing of its end."""
 
 Run: TypeAlias = Callable[[App], Awaitable[object]]
-"""Function that performs one portion of a duty; returns True if there may be more to do."""
+"""Function that performs one portion of a duty; returns True if there may be more to do at once."""
 
 
 async def list_sessions(app: App) -> bool:
-    """Bring the list of sessions up to date; return whether there may be more to do."""
+    """Bring the dashboard's stored list of sessions up to date by one portion; return whether there may be
+    more.
+    """
     return await app.stores.session_list.catch_up()
 
 
 async def finish_erasures(app: App) -> None:
-    """Finish erasures that were interrupted."""
+    """Finish erasures that a stopped process left unfinished."""
     await app.erasure.finish_pending()
 
 
 async def sweep_reservations(app: App) -> None:
-    """Release reservations of spending that ended work has left behind."""
+    """Release reservations of money that ended turns and jobs have left behind."""
     await app.stores.jobs.sweep_reservations()
 
 
 async def index_recall(app: App) -> None:
-    """Update the recall index and the vectors of passages."""
+    """Index hidden messages and notes for search, and compute vectors of passages if there is an encoder."""
     await app.recall_indexer.sweep()
     if app.passage_encoder is not None:
         await app.passage_encoder.sweep()
 
 
 async def count_hours(app: App) -> bool:
-    """Add up the statistics of past hours; return whether there may be more to do."""
+    """Add up the dashboard's statistics of past hours by one portion; return whether there may be more."""
     return await app.stores.hour_counts.catch_up()
 
 
 async def request_owed_flushes(app: App) -> None:
-    """Request a flush for each session with hidden turns that no flush has read."""
+    """Store a flush job for each session with hidden turns from which no flush has saved notes."""
     await app.stores.flushes.request_owed_flushes()
 
 
@@ -72,22 +74,22 @@ async def backfill_contacts(app: App) -> bool:
 
 
 async def settle_page_deliveries(app: App) -> None:
-    """Mark web answers of ended turns as delivered after a minute."""
+    """Mark answers on the web as delivered a minute after their turn has ended."""
     await app.stores.jobs.settle_pages()
 
 
 async def request_consolidation(app: App) -> None:
-    """Request the consolidation of notes that is due."""
+    """Store the jobs that consolidate people's notes, once a day from `CONSOLIDATION_HOUR` on."""
     await app.stores.consolidation.request_due(timezone=app.settings.timezone, hour=CONSOLIDATION_HOUR)
 
 
 async def make_partitions(app: App) -> None:
-    """Create the partitions of the coming months."""
+    """Create the monthly partitions of large tables for the coming months."""
     await ensure_month_partitions(resolve_server_urls(app.settings)[0])
 
 
 async def sweep_retention(app: App) -> None:
-    """Delete data whose retention period has ended."""
+    """Delete rows whose retention period has ended, and conversations that were not used for long."""
     await app.retention.sweep()
 
 
@@ -104,11 +106,11 @@ DUTIES: Mapping[DutyName, Run] = {
     "partitions": make_partitions,
     "retention": sweep_retention,
 }
-"""Duties by name."""
+"""Function of each duty by its name; `SCHEDULES` has the periods."""
 
 
 class DutyRunner:
-    """Performs due duties; the schedule is in Postgres, where one worker claims each of them.
+    """Runner of due duties; the schedule is in the database, where one worker claims each run.
 
     arq's cron jobs start a duty when it is due. If Redis is unavailable or arq has no free slot, a check of
     the schedule each second finds overdue duties.
@@ -119,7 +121,7 @@ class DutyRunner:
         self._running: set[DutyName] = set()
 
     def list_cron_jobs(self) -> list[CronJob]:
-        """Return a cron job of arq for each duty."""
+        """Return a cron job of arq for each duty, which performs it at its times."""
         return [
             cron(self._build_ring(name), name=f"duty:{name}", timeout=one.timeout_seconds + GRACE_SECONDS,
                  **build_cron_times(one.seconds))
@@ -151,9 +153,10 @@ class DutyRunner:
         return [name for name in DUTIES if name in overdue]
 
     async def perform(self, name: DutyName) -> bool:
-        """Claim a duty and run it; return False if it was not due, runs here already, or cannot be claimed.
+        """Claim a duty, run it and store its end; return False if it was not run.
 
-        An error of the duty is stored in its row.
+        It is not run if it is not due, runs in this process already, or the database does not answer. An
+        error of the duty is stored in its row.
         """
         if name in self._running:
             return False
@@ -186,9 +189,9 @@ def build_cron_times(seconds: int) -> dict[str, Any]:
 
 
 async def run_duty(app: App, name: DutyName) -> tuple[bool, str]:
-    """Run a duty in portions within its timeout.
+    """Run a duty portion by portion within its timeout, for about `PORTIONS_SECONDS`; never raise its errors.
 
-    Return whether there may be more to do, and the error text, empty after a success.
+    Returns whether there may be more to do, and the error text, empty after a success.
     """
     until = time.monotonic() + PORTIONS_SECONDS
     try:

@@ -41,16 +41,18 @@ class BackupScheduler:
         self._command = command or (sys.executable, "-P", "-m", "shared", "backup", "--daily")
 
     async def run(self) -> None:
-        """Check every CHECK_SECONDS whether a backup is due, until cancelled."""
+        """Run `run_if_due` every `CHECK_SECONDS` until cancelled, for the first time after
+        `FIRST_CHECK_SECONDS`.
+        """
         await asyncio.sleep(FIRST_CHECK_SECONDS)
         while True:
             await self.run_if_due()
             await asyncio.sleep(CHECK_SECONDS)
 
     async def run_if_due(self) -> None:
-        """Run the backup command, which does nothing unless a backup is due; pass failures to `say`.
+        """Run the backup command and wait for its end; the command does nothing unless a backup is due.
 
-        Never raises because of a failure.
+        A failure becomes a line for `say`, and is never raised.
         """
         try:
             code, words = await self._make_backup()

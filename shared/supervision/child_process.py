@@ -43,10 +43,8 @@ start.
 """
 _LONGEST_SPARE_PAUSE_SECONDS = 600.0
 _GIVE_SECONDS = 2.0
-"""Seconds for which a running process may take to read a new environment."""
-"""Seconds for a process to take another environment; one that does not has it after its next start."""
+"""Seconds for a running process to read a new environment; one that does not has it after its next start."""
 _GO_SECONDS = 2.0
-"""Seconds for a spare to accept its start signal, or to end."""
 """Seconds for a spare to accept its start signal, or to end."""
 
 
@@ -58,14 +56,17 @@ class _LogFile(RotatingFileHandler):
 
 
 class ChildMisconfigured(Exception):
-    """Raised if a process ended because of its configuration, so that starting it again would not help."""
+    """A process ended with exit code 2, because of its configuration, so that starting it again would not
+    help.
+    """
 
 
 @dataclass(slots=True, kw_only=True)
 class ChildProcess:
-    """Child process of Evertalk.
+    """Child process of the supervisor, `python -m NAME` unless `command` is given.
 
-    `run` keeps it running until cancelled; after that `stop` ends it.
+    `run` keeps it running until cancelled; after that `stop` ends it. Its output goes to a log file in
+    `folder`, and warnings to `say`.
     """
 
     name: str
@@ -74,7 +75,7 @@ class ChildProcess:
     say: Callable[[str], None]
     command: Sequence[str] = ()
     keeps_spare: bool = False
-    """Whether a spare process is kept ready to replace this one, which shortens an interruption."""
+    """True if a spare process is kept ready to replace this one, which shortens an interruption."""
     _process: asyncio.subprocess.Process | None = field(default=None, init=False)
     _last_lines: list[str] = field(default_factory=list, init=False)
     _log: logging.Handler | None = field(default=None, init=False)
@@ -114,8 +115,8 @@ class ChildProcess:
     async def give(self, environment: Mapping[str, str]) -> None:
         """Change the environment of the running process and of later starts.
 
-        A process that does not read it within `_GIVE_SECONDS` keeps the former one until its next start. A
-        spare is ended.
+        The change is written to the process's standard input; a process that does not read it within 2
+        seconds has it after its next start. A spare is ended.
         """
         line, self.environment = write_environment(self.environment, environment), environment
         await self._end_spare()
@@ -127,7 +128,7 @@ class ChildProcess:
             await asyncio.wait_for(process.stdin.drain(), _GIVE_SECONDS)
 
     async def stop(self, *, timeout_seconds: float) -> None:
-        """End the process: by SIGTERM, after `timeout_seconds` by SIGKILL."""
+        """End the process and its spare: by SIGTERM, after `timeout_seconds` by SIGKILL; wait for the end."""
         await self._end_spare()
         process = self._process
         if process is not None and process.returncode is None:
@@ -273,7 +274,7 @@ class ChildProcess:
 
 
 def build_child_environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment with the variables that every child process needs to find the program."""
+    """Return `given` with the variables that each child process needs: `PYTHONPATH` and unbuffered output."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     return {**given, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
 

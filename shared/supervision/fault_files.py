@@ -19,13 +19,17 @@ log = structlog.get_logger(__name__)
 
 
 class FaultStore(Protocol):
-    """Store in the database for faults of processes."""
+    """Store of processes' faults; returns False if the fault was stored before."""
 
     async def record(self, fault: ProcessFault) -> bool: ...
 
 
 async def store_faults(store: FaultStore, folder: Path, *, crash_point: CrashPoint) -> None:
-    """Store each fault and delete its file; repeating the call has no effect. Raises StorageUnavailable."""
+    """Store each fault file of the data folder in the database, then delete it; log each new fault.
+
+    Unreadable files are logged and deleted. Repeating the call has no effect. Raises StorageUnavailable,
+    after which the remaining files stay.
+    """
     for file in _list_files(folder):
         try:
             fault = parse_fault(file.read_bytes())

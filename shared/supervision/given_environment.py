@@ -16,7 +16,9 @@ _STDIN = 0
 
 
 def write_environment(former: Mapping[str, str], wanted: Mapping[str, str]) -> bytes:
-    """Return the line that changes one environment into another; a null value deletes a variable."""
+    """Return the line of JSON that changes the environment `former` into `wanted`; null deletes a
+    variable.
+    """
     changes = {
         name: wanted.get(name) for name in sorted({*former, *wanted}) if former.get(name) != wanted.get(name)
     }
@@ -24,7 +26,7 @@ def write_environment(former: Mapping[str, str], wanted: Mapping[str, str]) -> b
 
 
 class GivenEnvironment:
-    """Reader of new environments on standard input; a process may have only one."""
+    """Reader of the supervisor's lines on standard input; a process may have only one."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -43,10 +45,13 @@ class GivenEnvironment:
         return cls() if is_pipe else None
 
     async def read(self) -> bytes:
-        """Return the next line; waits without limit."""
+        """Return the next line, without its line break; wait without limit, also after the channel was
+        closed.
+        """
         return await self._lines.get()
 
     def close(self) -> None:
+        """Stop reading standard input; lines that have arrived can still be read."""
         self._loop.remove_reader(_STDIN)
 
     def _take(self) -> None:

@@ -14,7 +14,11 @@ LISTENING_NAME = "EVERTALK_LISTENING"
 
 
 def keep_listening_sockets(sockets: Iterable[int]) -> None:
-    """Keep the sockets with these file descriptors open for the program that replaces this process."""
+    """Duplicate the sockets with these file descriptors, so that they stay open for the program that replaces
+    this process.
+
+    The new descriptors are named in `EVERTALK_LISTENING`.
+    """
     kept = [os.dup(number) for number in sockets]
     for number in kept:
         os.set_inheritable(number, True)
@@ -22,7 +26,11 @@ def keep_listening_sockets(sockets: Iterable[int]) -> None:
 
 
 def take_listening_sockets() -> Sequence[socket.socket]:
-    """Return the listening sockets that the former process kept open; other file descriptors are left out."""
+    """Return the listening sockets that the former process kept open, and delete the variable that names
+    them.
+
+    Descriptors of anything else are left out.
+    """
     words = os.environ.pop(LISTENING_NAME, "").split()
     return [found for word in words if word.isdigit() and (found := _open(int(word))) is not None]
 

@@ -24,9 +24,9 @@ READY_SILENCE_SECONDS = 3.0
 
 
 def touch_process_file(file: Path | None) -> None:
-    """Set the time of the process file to now; called after each heartbeat that was stored.
+    """Set the modification time of the process file to now; called after each heartbeat that was stored.
 
-    None does nothing.
+    None does nothing; errors of the file system are ignored.
     """
     if file is not None:
         with suppress(OSError):
@@ -48,7 +48,9 @@ def explain_unhealthy(file: str | None, *, now: float, most_seconds: float = MAX
 
 
 def main(arguments: Sequence[str] = (), say: Callable[[str], None] = print) -> int:
-    """Print the problem, if there is one; return 0 for a healthy process, else 1."""
+    """Print why the process of `EVERTALK_PROCESS_FILE` is unhealthy, if it is; return exit code 0 if healthy,
+    else 1.
+    """
     most_seconds = READY_SILENCE_SECONDS if "--ready" in arguments else MAX_SILENCE_SECONDS
     reason = explain_unhealthy(
         os.environ.get("EVERTALK_PROCESS_FILE"), now=time.time(), most_seconds=most_seconds

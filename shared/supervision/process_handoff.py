@@ -15,7 +15,7 @@ MAX_ID = 2**63 - 1
 
 
 class WorkerRegistry(Protocol):
-    """Store in which each running process is registered under an id."""
+    """Store in which each running process is registered under an id, with its leases."""
 
     async def register(self, role: str, *, instead_of: int | None = None) -> int:
         """Register this process and return its id.
@@ -26,10 +26,10 @@ class WorkerRegistry(Protocol):
 
 
 async def take_over_process(workers: WorkerRegistry, role: str, file: Path | None) -> int:
-    """Register this process in place of its predecessor; return its id, which is written to `file`.
+    """Register this process in place of its predecessor, whose id `file` holds; return the new id.
 
-    The file names the predecessor at the next start. Only one process at a time may use it: a restart waits
-    for the end of the former process. `file` None means no predecessor.
+    The leases of the predecessor expire at once. The new id is written to `file`; only one process at a time
+    may use the file. None as `file` means no predecessor.
     """
     worker_id = await workers.register(role, instead_of=_read_previous_id(file))
     if file is not None:
@@ -41,7 +41,7 @@ async def take_over_process(workers: WorkerRegistry, role: str, file: Path | Non
 
 
 def clear_process_file(file: Path | None) -> None:
-    """Empty the process file, so that the next process does not take over the leases of another one."""
+    """Empty the process file, so that the next process takes over no leases; None does nothing."""
     if file is not None:
         with suppress(OSError):
             file.write_text("")

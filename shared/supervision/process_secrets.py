@@ -19,11 +19,11 @@ PROCESSES_BY_SETTING = {
     for field, declared in list_declarations().items()
     if declared.processes is not None
 }
-"""Processes that use a secret setting, by its field; contains every secret setting."""
+"""Names of the processes that get a secret setting, by the setting's field; contains every secret setting."""
 
 
 def works_with(process: ProcessName, field: str) -> bool:
-    """Return whether a process uses a setting; every process uses settings that are not secret."""
+    """Return whether a process gets a setting; every process gets settings that are not secret."""
     return process in PROCESSES_BY_SETTING.get(field, ALL)
 
 
@@ -36,9 +36,9 @@ def select_environment(
 ) -> dict[str, str]:
     """Return the environment of a process, with only those secrets that it uses.
 
-    `everything` is the whole environment, `tokens` are variables with tokens of bots, `stored` names of
-    settings from the database. The variable for the `.env` file is emptied, because the file would give a
-    process the secrets of others.
+    `everything` is the whole environment, `tokens` are names of variables with tokens of bots, `stored` names
+    of settings that come from the database. The variable for the `.env` file is emptied, because the file
+    would give a process the secrets of others.
     """
     names = list_setting_names()
     others = {names[field] for field, users in PROCESSES_BY_SETTING.items() if process not in users}

@@ -24,7 +24,8 @@ _MEMORY = Path("/proc/meminfo")
 
 
 def wait_as_spare(load: Callable[[], object]) -> bool:
-    """Call `load`, then wait for the start signal; return False if the supervisor has gone.
+    """Call `load` and wait for the start signal on standard input; return False if the supervisor has ended
+    instead.
 
     In a process that is not a spare, return True at once without calling `load`.
     """
@@ -43,7 +44,9 @@ def _read_go() -> bytes:
 
 
 def has_room_for_spare(memory: Path = _MEMORY) -> bool:
-    """Return whether the machine has enough memory for a spare; False if the system does not tell."""
+    """Return whether `/proc/meminfo` shows enough available memory for a spare; False if there is no such
+    file.
+    """
     try:
         lines = memory.read_text().splitlines()
     except OSError:

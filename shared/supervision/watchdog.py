@@ -58,9 +58,10 @@ _CURRENT = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)")
 
 @cache
 def start_watchdog(role: str) -> WorkBoard:
-    """Fork the watchdog of this process; return the board that both share.
+    """Fork the watchdog of this process; return the shared board on which the process marks its work.
 
-    Call it as early as possible, before any thread exists; later calls return the same board.
+    Call it as early as possible, before any thread exists; later calls return the same board. It also starts
+    a thread that counts a pulse each second.
     """
     board = WorkBoard()
     reading, writing = os.pipe()
@@ -157,7 +158,9 @@ class Watchdog:
         self._oom_kills = count_oom_kills()
 
     def run(self) -> None:
-        """Watch until the process ends or was killed, and record a fault if there was one."""
+        """Watch until the process ends; kill it by SIGKILL if it hangs, and write a fault file if there was a
+        fault.
+        """
         while self._wait(TICK_SECONDS):
             if (cause := self.judge()) and not is_stopped(self.watched):
                 self._end(cause)
@@ -166,10 +169,12 @@ class Watchdog:
             self._explain_death()
 
     def judge(self) -> str:
-        """Compare the counters with those of the last call.
+        """Compare the counters with those of the last call; return the cause to kill the process, "" for
+        none.
 
-        Return the cause to end the process, empty for none. Each call without a new pulse counts as one
-        second, unless the process could not run meanwhile. Causes are `stood_still` and `loop_stood_still`.
+        Call it once a second: each call without a new pulse counts as one second, unless the process could
+        not run meanwhile. Causes are `stood_still` (no pulse) and `loop_stood_still` (no round of the event
+        loop).
         """
         pulses, rounds, closing = self._board.read_counters()
         if pulses != self._pulses:
@@ -264,7 +269,10 @@ class Watchdog:
 
 
 def write_fault(folder: str, fault: Mapping[str, str]) -> bool:
-    """Write a fault file for the next process of this data folder; return False if that is impossible."""
+    """Write a fault as a JSON file into `folder`, for the next process of this data folder to store.
+
+    Returns False if that is impossible, or `MAX_FAULT_FILES` files are there.
+    """
     if not folder:
         return False
     target = Path(folder) / FAULTS_FOLDER
@@ -284,7 +292,8 @@ def write_fault(folder: str, fault: Mapping[str, str]) -> bool:
 
 
 def find_place(dump: str, busy: MarkedThread | None) -> str:
-    """Return up to FRAMES innermost frames of a thread, one per line; empty without a stack.
+    """Return up to `FRAMES` innermost frames of the thread `busy` in a dump of stacks, one per line; ""
+    without a stack.
 
     If the thread is unknown, the frames are those of the first stack.
     """
@@ -326,7 +335,9 @@ class ProcessUsage:
 
 
 def read_usage(pid: int) -> ProcessUsage | None:
-    """Return the usage of a process; None without /proc, or if the process has ended."""
+    """Return processor time and states of a process's threads; None without /proc, or if the process has
+    ended.
+    """
     threads, states = {}, ""
     try:
         for entry in os.scandir(f"/proc/{pid}/task"):
@@ -339,7 +350,9 @@ def read_usage(pid: int) -> ProcessUsage | None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Return whether a process is suspended, by `ps`; False where /proc tells that instead."""
+    """Return whether `ps` shows that a process is suspended; False where there is /proc, which `read_usage`
+    reads.
+    """
     if Path("/proc/self").is_dir():
         return False
     with contextlib.suppress(OSError), os.popen(f"ps -o stat= -p {pid:d}") as told:  # noqa: S605

@@ -18,11 +18,14 @@ log = structlog.get_logger(__name__)
 RETRY_SECONDS = 5.0
 """Seconds to wait while the database is unavailable."""
 MAX_PASSAGES = 5_000
-"""Most passages of one agent; the passages of further files, by name, are left out."""
+"""Most passages of one agent; passages beyond them, in the order of the files' names, are left out."""
 
 
 class KnowledgeStore(Protocol):
-    """Store of the passages of agents' files."""
+    """Store of the passages of agents' files, by agent id and path.
+
+    `replace` stores all passages of a file with its SHA-256; a file without passages is stored, too.
+    """
 
     async def load_hashes(self, agent_id: int) -> Mapping[str, bytes]:
         """Return the SHA-256 of each stored file by its path."""
@@ -44,7 +47,9 @@ class KnowledgeFolder(Protocol):
 
 
 class KnowledgeSource(Protocol):
-    """Reader of agents' folders."""
+    """Reader of agents' folders; `scan` lists the files of a folder, and raises TimeoutError if that takes
+    too long.
+    """
 
     async def scan(self, folder: str) -> KnowledgeFolder: ...
     async def read_passages(self, folder: str, path: str) -> Sequence[Passage]:
@@ -61,7 +66,7 @@ class AgentFolders(Protocol):
 
 
 class FolderPreloader(Protocol):
-    """Loader that reads agents' folders before they are needed."""
+    """Loader that reads agents' folders before a request needs them."""
 
     async def preload(self, folders: Iterable[str]) -> None: ...
 
@@ -76,7 +81,7 @@ class IndexReport:
 
 
 class KnowledgeIndexer:
-    """Indexer of a deployment, run by the worker."""
+    """Indexer of all agents' knowledge files, run by the worker."""
 
     def __init__(
         self,
@@ -106,12 +111,14 @@ class KnowledgeIndexer:
         self._changed = asyncio.Event()
 
     def folder_changed(self, _folder: str) -> None:
-        """Index again soon; a watcher of folders calls this after a change."""
+        """Have `run` index all agents again at once; a watcher of folders calls this after a change."""
         self._changed.set()
 
     async def run(self, *, poll_seconds: float) -> None:
-        """Run until cancelled: index at once, after a change, and every `poll_seconds` (0: only after
-        changes).
+        """Index all agents until cancelled: at once, after each change, and every `poll_seconds`.
+
+        With 0 as `poll_seconds` only changes count. While the database is unavailable it tries every 5
+        seconds.
         """
         while True:
             self._changed.clear()
@@ -128,9 +135,9 @@ class KnowledgeIndexer:
                 continue
 
     async def index_all(self) -> dict[int, IndexReport]:
-        """Index the files of all agents; return the report by agent id. Raises StorageUnavailable.
+        """Index the changed files of all agents; return the report by agent id. Raises StorageUnavailable.
 
-        Another error of one agent is reported and does not stop the others.
+        Another error of one agent is reported and logged, and does not stop the others.
         """
         done: dict[int, IndexReport] = {}
         folders = await self._agents.load_folders()
@@ -148,9 +155,11 @@ class KnowledgeIndexer:
         return done
 
     async def index_agent(self, agent_id: int, folder: str) -> IndexReport:
-        """Index the files of one agent, and return what was done.
+        """Store the passages of an agent's new and changed files, and delete those of removed files; return
+        what was done.
 
-        Without a folder, everything stored for the agent is deleted.
+        `folder` "" deletes everything that is stored for the agent. Unreadable files are reported as
+        problems. Raises StorageUnavailable, and TimeoutError if the folder cannot be listed in time.
         """
         kept = await self._store.load_hashes(agent_id)
         listed = await self._files.scan(folder) if folder else None

@@ -33,7 +33,11 @@ _REFUSED = {
 
 
 class NoteToolStore(Protocol):
-    """Store of notes, as the model's tools change and find them."""
+    """Store of notes, as the model's tools change and find them; writing raises LeaseLost.
+
+    The `outcome` of a result says what happened, also a refusal, such as `too_many` or `unknown`. A repeated
+    call with the same key has no effect. `find_note` returns None for an unknown or ambiguous id.
+    """
 
     async def save(self, note: NewNote, source: NoteSource) -> NoteResult: ...
     async def change(self, short_id: str, note: NewNote, source: NoteSource) -> NoteResult: ...
@@ -80,7 +84,7 @@ class SaveMemoryTool:
 
 
 class UpdateMemoryTool:
-    """Tool that replaces a note with a changed one."""
+    """Tool that replaces a note with a changed one; arguments that are missing keep the note's value."""
 
     spec: ToolSpec = UPDATE_MEMORY
     idempotent = True

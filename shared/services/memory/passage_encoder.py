@@ -16,19 +16,25 @@ from shared.ports import Encoder
 log = structlog.get_logger(__name__)
 
 SWEEP_SECONDS = 4.0
-"""Seconds that one sweep may encode; it runs every ten seconds, so old messages take less than
-half a core.
+"""Seconds that one sweep may encode. It runs every ten seconds, so old messages take less than half a
+core.
 """
 PASSAGES_AT_ONCE = 256
 NOTES_AT_ONCE = 64
 TEXTS_AT_ONCE = 8
 """Texts per request; a person's question waits for the request in progress."""
 ENDS = 2
-"""Failures of the encoder at one text after which the text is left without a vector."""
+"""Times that the encoder's process may end at a text before the text is left without a vector."""
 
 
 class PassageVectorStore(Protocol):
-    """Store of passages and notes that lack vectors, and of their vectors."""
+    """Store of passages and notes that lack vectors, and of their vectors.
+
+    `load_unencoded` returns passages of the first listed session after the id `after`, None if no later one
+    is listed. `delist` removes a session without such passages. `list_other_encoders` lists sessions and
+    notes with vectors of another model, and returns how many it added. Storing skips texts that have changed.
+    All raise StorageUnavailable.
+    """
 
     async def load_unencoded(self, encoder: str, *, after: int, limit: int) -> UnencodedPassages | None: ...
     async def delist(self, passages: UnencodedPassages) -> None: ...
@@ -39,7 +45,9 @@ class PassageVectorStore(Protocol):
 
 
 class PassageEncoder:
-    """Encoder of notes and of the listed sessions in turn, so that a long session does not delay others."""
+    """Encoder of notes and of listed sessions' passages, session after session, so that a long one delays no
+    other.
+    """
 
     def __init__(
         self, store: PassageVectorStore, encoder: Encoder, *, clock: Callable[[], float] = time.monotonic
@@ -54,9 +62,11 @@ class PassageEncoder:
         """Number of encoder failures by session id (None for notes) and number of the text."""
 
     async def sweep(self) -> None:
-        """Encode notes and passages until none is left or `SWEEP_SECONDS` have passed.
+        """Encode notes and passages and store their vectors, until none is left or `SWEEP_SECONDS` have
+        passed.
 
-        Raises StorageUnavailable.
+        A failing encoder ends the sweep and is only logged. After a change of the model, all texts are listed
+        again. Raises StorageUnavailable.
         """
         until = self._clock() + SWEEP_SECONDS
         try:

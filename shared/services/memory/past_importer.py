@@ -25,7 +25,12 @@ TURNS_AT_ONCE = 100
 
 
 class PastImportStore(Protocol):
-    """Store of imported conversations."""
+    """Store of imported conversations.
+
+    `begin` returns the import of the same `digest` if there is one, else a new one. `add` stores turns after
+    the message number `after`; it returns False if the import was undone or another process adds to it. `end`
+    marks the import as whole.
+    """
 
     async def begin(self, session_id: int, *, source: PastSource, digest: bytes) -> PastImport: ...
     async def add(self, session_id: int, turns: Sequence[PastTurn], *, after: int) -> bool: ...
@@ -34,13 +39,15 @@ class PastImportStore(Protocol):
 
 
 class ImportEraser(Protocol):
-    """Service that erases an imported conversation."""
+    """Service that erases an imported conversation; its report is unfinished if a worker continues. Raises
+    OnHold.
+    """
 
     async def erase_import(self, session_id: int, actor: str) -> Report: ...
 
 
 class PastImporter:
-    """Importer of exported messages. A file is read in a thread; messages already stored are skipped."""
+    """Importer of exported messages; it reads in a thread, and skips messages that are already stored."""
 
     def __init__(self, *, store: PastImportStore, eraser: ImportEraser, crash_point: CrashPoint) -> None:
         self._store = store
@@ -52,11 +59,12 @@ class PastImporter:
         *, on_stored: Callable[[int], None] = lambda number: None,
         on_begun: Callable[[PastImport], None] = lambda begun: None,
     ) -> PastImport:  # fmt: skip
-        """Store the messages of a file as an archived conversation, except those already stored; return the
+        """Store the messages of a file as an archived conversation of the session's person; return the
         import.
 
-        `on_stored` is called with the number of stored messages, `on_begun` with the import. Raises BadInput,
-        UnknownSession and StorageUnavailable.
+        `digest` identifies the file: a repeated call adds only what is missing. `on_begun` is called with the
+        import, `on_stored` with the number of stored messages after each batch. Raises BadInput if there are
+        no messages or the import was undone, UnknownSession and StorageUnavailable.
         """
         # Read first, so that an unreadable file leaves no import.
         first = await asyncio.to_thread(_next, read := iter(messages), 1)
@@ -80,12 +88,13 @@ class PastImporter:
         return await self._find(session_id, begun.id)
 
     async def list_imports(self, session_id: int) -> tuple[PastImport, ...]:
-        """Return the imports of a session's person, newest first."""
+        """Return the imports of a session's person that were not undone, newest first."""
         return await self._store.list_imports(session_id)
 
     async def undo(self, session_id: int, import_id: str, actor: str) -> PastImport | None:
-        """Erase everything that one import brought, and return it; None if the session's person has no such
-        import.
+        """Erase everything that one import brought, and return the import.
+
+        None if the session's person has no such import. Raises OnHold.
         """
         found = next((one for one in await self.list_imports(session_id) if one.id == import_id), None)
         if found is not None:

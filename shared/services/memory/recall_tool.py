@@ -24,7 +24,11 @@ QUERY_CHARS = 500
 
 
 class RecallToolStore(Protocol):
-    """Store that searches hidden messages, notes and files."""
+    """Store that searches hidden messages, notes and files.
+
+    `load_range` returns the passages of a period or of numbered messages, in their order.
+    `count_earlier_calls` returns the newest message's number, and how often this turn used `recall` before.
+    """
 
     async def search(self, query: RecallQuery) -> Search: ...
     async def load_range(self, query: RecallQuery) -> Sequence[Found]: ...
@@ -32,7 +36,11 @@ class RecallToolStore(Protocol):
 
 
 class RecallTool:
-    """Tool that searches what belongs to the contact of the call, and nothing else."""
+    """Tool `recall`: searches messages, notes and files of the call's contact only, and reads long texts in
+    portions.
+
+    A turn may use it `RECALLS_PER_TURN` times.
+    """
 
     spec: ToolSpec = RECALL
     idempotent = True

@@ -23,7 +23,11 @@ MAX_BATCHES = 50
 
 
 class ConsolidationStore(Protocol):
-    """Store of live notes, and of the changes that tidying makes."""
+    """Store of live notes, and of the changes that tidying makes.
+
+    `apply_plan` applies the steps that are still possible and erases notes past their undo time; returns
+    numbers by kind of step; raises LeaseLost. `load_today` returns the date by the database's clock.
+    """
 
     async def load_live_notes(self, session_id: int) -> Sequence[LiveNote]: ...
     async def load_today(self, timezone: str) -> date: ...
@@ -31,7 +35,12 @@ class ConsolidationStore(Protocol):
 
 
 class RecallIndexStore(Protocol):
-    """Store of the search index."""
+    """Store of the search index.
+
+    `list_unindexed` returns at most `limit` sessions with hidden turns to index. `index_session` indexes one
+    batch and returns whether there are more, False if another process is at it. `index_notes` returns the
+    number of processed list rows.
+    """
 
     async def list_unindexed(self, *, limit: int = 20) -> list[int]: ...
     async def index_session(self, session_id: int) -> bool: ...
@@ -39,7 +48,9 @@ class RecallIndexStore(Protocol):
 
 
 class MemoryConsolidator:
-    """Nightly merging of a person's notes, without a model; every change can be undone."""
+    """Nightly merging of a person's notes by rules, without a model; merged notes are archived and can be
+    restored.
+    """
 
     def __init__(self, store: ConsolidationStore, *, timezone: str, crash_point: CrashPoint) -> None:
         self._store = store
@@ -47,9 +58,10 @@ class MemoryConsolidator:
         self._crash_point = crash_point
 
     async def consolidate(self, job: JobClaim) -> JobDone:
-        """Merge duplicate notes and mark outdated ones; return the job's end.
+        """Merge duplicate notes and mark outdated ones of the job's person; return the job's end.
 
-        Running it again changes nothing more.
+        Running it again changes nothing more. Too many duplicates in one night are left and reported. Raises
+        LeaseLost, StorageUnavailable, and TimeoutError after 60 seconds of planning.
         """
         notes = await self._store.load_live_notes(job.session_id)
         today = await self._store.load_today(self._timezone)
@@ -65,7 +77,9 @@ class MemoryConsolidator:
 
 
 class RecallIndexer:
-    """Indexer that finds rows by polling, so that a lost announcement only delays them."""
+    """Indexer of hidden messages and notes for search; it finds them by polling, so a lost announcement only
+    delays them.
+    """
 
     def __init__(
         self, store: RecallIndexStore, *, crash_point: CrashPoint, given_up: Collection[str] = ()
@@ -76,9 +90,9 @@ class RecallIndexer:
         self._crash_point = crash_point
 
     async def index_session(self, session_id: int) -> None:
-        """Index the hidden turns of one session, and new notes.
+        """Index the hidden turns of one session, and new notes of anyone.
 
-        If Postgres is unavailable, the next sweep does it.
+        If the database is unavailable, this is logged, and the next sweep does it.
         """
         self._crash_point("before_indexing")
         try:
@@ -88,7 +102,10 @@ class RecallIndexer:
             log.warning("indexing_storage_unavailable", session_id=session_id, reason=str(error))
 
     async def sweep(self) -> None:
-        """Index all hidden messages and notes that are not searchable yet. Raises StorageUnavailable."""
+        """Index the hidden messages of at most 20 sessions and new notes, so that they can be found.
+
+        Raises StorageUnavailable.
+        """
         for session_id in await self._store.list_unindexed():
             await self._session(session_id)
         for _ in range(MAX_BATCHES):

@@ -19,13 +19,18 @@ WAIT_SECONDS = 60.0
 
 
 class ErasureAnnouncer(Protocol):
-    """Announcer of events that an erasure stored."""
+    """Announcer of stored events to the clients of a session; raises nothing."""
 
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None: ...
 
 
 class ErasureStore(Protocol):
-    """Store of erasures and of the steps in which they are carried out."""
+    """Store of erasures and of the steps in which they are carried out.
+
+    `start_erasure` ends all running work and clears the screens in one commit; raises UnknownSession and
+    OnHold. `advance` erases one batch and returns the report once the erasure is complete, else None.
+    `list_running` returns at most 20 unfinished ones, oldest first.
+    """
 
     async def load_preview(self, session_id: int) -> Preview: ...
     async def record_pending_confirmation(self, session_id: int) -> None: ...
@@ -39,7 +44,7 @@ class ErasureStore(Protocol):
 
 
 class ErasureService:
-    """Erasure of people's data, which first prevents running turns and jobs from writing any of it again."""
+    """Erasure of people's data; before it deletes, running turns and jobs lose the right to write."""
 
     def __init__(
         self, *, store: ErasureStore, announcer: ErasureAnnouncer | None, crash_point: CrashPoint
@@ -50,13 +55,17 @@ class ErasureService:
         self._crash_point = crash_point
 
     async def preview_erasure(self, session_id: int) -> Preview:
-        """Return what is stored of the person, and accept a confirmation for ten minutes."""
+        """Return the numbers of rows that are stored of the session's person, and accept a confirmation for
+        ten minutes.
+
+        Deletes nothing.
+        """
         preview = await self._store.load_preview(session_id)
         await self._store.record_pending_confirmation(session_id)
         return preview
 
     async def take_confirmation(self, session_id: int) -> bool:
-        """Consume the pending confirmation; return whether its preview was shown in the last ten minutes.
+        """Use up the pending confirmation; return whether its preview was shown in the last ten minutes.
 
         Another confirmation needs another preview.
         """
@@ -65,10 +74,10 @@ class ErasureService:
     async def erase_everything(
         self, session_id: int, actor: str, *, patience: float = WAIT_SECONDS
     ) -> Report:
-        """Erase all conversations of a person and everything made from them. Raises UnknownSession and
-        OnHold.
+        """Erase all conversations of the session's person and everything made from them; return the report.
 
-        After `patience` seconds an unfinished report is returned, and a worker continues the erasure.
+        `actor` is `person`, `operator` or another word of the erasure log. After `patience` seconds the
+        report is unfinished, and a worker continues. Raises UnknownSession and OnHold.
         """
         return await self._finish_within(
             await self._store.start_erasure(session_id, actor=actor), patience=patience
@@ -77,9 +86,10 @@ class ErasureService:
     async def erase_messages(
         self, session_id: int, seqs: Sequence[int], actor: str, *, places: bool = True
     ) -> Report:
-        """Erase messages and everything made from them, and return the numbers of erased rows. Raises OnHold.
+        """Erase the messages with these `seqs` and everything made from them, in one commit; return the
+        report.
 
-        With `places`, clients show an empty place for each message.
+        With `places`, clients show an empty place for each message. Raises OnHold.
         """
         report = await self._store.erase_messages(session_id, seqs, actor=actor, places=places)
         await self._announce(report)
@@ -105,7 +115,11 @@ class ErasureService:
         )
 
     async def finish_pending(self) -> int:
-        """Finish the erasures that a stopped process left unfinished; return their number."""
+        """Finish at most 20 erasures that a stopped process left unfinished, oldest first; return their
+        number.
+
+        Raises StorageUnavailable.
+        """
         left = await self._store.list_running()
         for erasure_id in left:
             await self._finish(erasure_id)

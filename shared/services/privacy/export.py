@@ -14,7 +14,11 @@ from shared.locales import catalogue
 
 
 class ExportStore(Protocol):
-    """Store of a person's data, loaded in pages."""
+    """Store of a person's data, loaded in pages; raises UnknownSession.
+
+    `load_head` returns all but the messages, from one moment; `alone` limits it to this conversation.
+    `load_page` returns the messages after `after_seq`, empty after the last one.
+    """
 
     async def count_messages(self, session_id: int) -> int: ...
     async def load_head(self, session_id: int, *, alone: bool = False) -> ExportHead: ...
@@ -39,17 +43,19 @@ class DataExporter:
         return await self._store.count_messages(session_id)
 
     def build_file_name(self, kind: ExportFormat, *, of: str = "") -> str:
-        """Return the name of an export file, with today's date; `of` is an optional part of the name before
-        the date.
+        """Return the name of an export file, such as `conversation-2026-01-31.json`.
+
+        `of` is a part of the name before the date; "" leaves it out.
         """
         return f"conversation-{f'{of}-' if of else ''}{self._clock.now():%Y-%m-%d}.{kind}"
 
     async def stream(
         self, session_id: int, kind: ExportFormat, *, alone: bool = False, language: str = ""
     ) -> AsyncIterator[str]:
-        """Yield the export in pieces of at most a page of messages.
+        """Yield a person's export as text in pieces of at most a page of messages.
 
-        `alone` exports this one conversation for an operator, with people's texts shown literally.
+        `alone` exports this one conversation for an operator, with people's texts shown literally; else all
+        of the person's conversations are in it. `language` is that of the headings, "" for English.
         """
         head = await self._store.load_head(session_id, alone=alone)
         at, texts = self._clock.now(), catalogue("commands", language)
@@ -81,5 +87,5 @@ class DataExporter:
             seen = messages[-1]["seq"]
 
     async def export(self, session_id: int, kind: ExportFormat, *, language: str = "") -> bytes:
-        """Return the whole export as bytes, for a channel that sends files at once."""
+        """Return the whole export of a person as UTF-8 bytes, for a channel that sends files at once."""
         return "".join([piece async for piece in self.stream(session_id, kind, language=language)]).encode()

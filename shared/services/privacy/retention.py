@@ -14,14 +14,18 @@ log = structlog.get_logger(__name__)
 
 
 class RetentionStore(Protocol):
-    """Store that deletes rows older than their period."""
+    """Store that deletes rows older than their period, and returns their number.
+
+    `list_idle_sessions` returns conversations with text that were not used for `days` days, without people on
+    hold.
+    """
 
     async def sweep(self, table: str) -> int: ...
     async def list_idle_sessions(self, days: int, *, limit: int = 20) -> list[int]: ...
 
 
 class RetentionService:
-    """Service that deletes expired rows and unused conversations."""
+    """Service that deletes rows past their retention period, and unused conversations."""
 
     def __init__(
         self, *, store: RetentionStore, tables: Sequence[str], forgetting: ErasureService, days: int | None
@@ -33,9 +37,11 @@ class RetentionService:
         self._days = days
 
     async def sweep(self) -> dict[str, int]:
-        """Delete expired rows and unused conversations; return the numbers by table, without zeros.
+        """Delete expired rows, and at most 20 unused conversations; return the numbers by table, without
+        zeros.
 
-        A table that fails does not stop the others; StorageUnavailable with all reasons is raised last.
+        A table that fails in any way does not stop the others; StorageUnavailable with all reasons is raised
+        last.
         """
         gone: dict[str, int] = {}
         failed: dict[str, Exception] = {}

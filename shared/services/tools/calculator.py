@@ -38,7 +38,7 @@ CALCULATE = ToolSpec(
 
 
 class CalculatorTool:
-    """Tool `calculate`."""
+    """Tool `calculate`, which returns the expression with its result as text."""
 
     spec = CALCULATE
     idempotent = True
@@ -50,9 +50,10 @@ class CalculatorTool:
 
 
 def calculate(expression: str) -> str:
-    """Return an expression with its result, such as `2*3 = 6`.
+    """Return an expression with its exact result, such as `2*3 = 6`, or a rounded one, such as `1/3 ≈
+    0.333333333333333`.
 
-    Raises ToolFailed with the reason for the model.
+    Raises ToolFailed with the reason for the model, for anything but numbers, operators and known functions.
     """
     from simpleeval import InvalidExpression
 

@@ -22,7 +22,7 @@ CURRENT_TIME = ToolSpec(
 
 
 class CurrentTimeTool:
-    """Tool `current_time`."""
+    """Tool `current_time`, which returns the time in the requested time zone, else in the person's."""
 
     spec = CURRENT_TIME
     idempotent = True

@@ -47,8 +47,10 @@ from shared.services.turns.session_service import validate_text
 log = structlog.get_logger(__name__)
 
 REPLY_CHARS = 8_000
+"""Most characters of one message of an operator."""
 CID_CHARS = 100
 WAIT_FOR_ANSWER_SECONDS = 5.0
+"""Seconds that an operator's message waits for the end of a running answer."""
 _LOOK_SECONDS = 0.25
 
 ASK_HUMAN = ToolSpec(
@@ -73,13 +75,21 @@ ASK_HUMAN = ToolSpec(
 
 
 class HandoverRequestStore(Protocol):
-    """Store of requests for an operator."""
+    """Store of requests for an operator.
+
+    Repeating a request has no effect: the event number of `Moved` is then 0. Raises LeaseLost, AskedTooOften,
+    CannotHandOver, and NobodyComes if the site has hand-overs off.
+    """
 
     async def request_handover(self, new: NewHandover) -> Moved: ...
 
 
 class OverdueHandoverStore(Protocol):
-    """Store of handovers whose time limit has passed."""
+    """Store of handovers whose time limit has passed.
+
+    `list_overdue` returns at most 50 of them. `end_handover` returns the conversation to the assistant, and
+    None if that is not due any more.
+    """
 
     async def list_overdue(
         self, channel: str, limits: HandoverLimits, *, accounts: Sequence[str] | None = None
@@ -88,7 +98,12 @@ class OverdueHandoverStore(Protocol):
 
 
 class HandoverServiceStore(Protocol):
-    """Store of handed-over conversations and operators' replies."""
+    """Store of handed-over conversations and operators' replies.
+
+    Changes raise TakenByOther for a conversation of another operator, unless `any_ones`. `record_reply`
+    stores a message once per `cid`, and raises AnswerRuns while the assistant answers. `find_reply_target`
+    returns channel and address id. `find_session` returns None for an unknown session.
+    """
 
     async def take_over(self, session_id: int, *, operator_id: int, name: str) -> Moved: ...
     async def release(
@@ -198,9 +213,9 @@ class HandoverExpiry:
         self._limits = limits
 
     async def end_overdue(self, channel: str, *, accounts: Sequence[str] | None = None) -> None:
-        """Return overdue conversations to the assistant and notify the person. Raises StorageUnavailable.
+        """Return overdue conversations of a channel to the assistant, and notify the person by an event.
 
-        `accounts` limits it to these accounts of the channel; None includes all.
+        `accounts` limits it to these accounts of the channel; None includes all. Raises StorageUnavailable.
         """
         for one in await self._store.list_overdue(channel, self._limits, accounts=accounts):
             moved = await self._store.end_handover(one, self._limits)
@@ -228,7 +243,10 @@ class HandoverService:
     async def list_handovers(
         self, state: Literal["waiting", "human", "resolved"] | None = None
     ) -> Sequence[Listed]:
-        """Return the handovers in a state, for the operators' list; None returns all open ones."""
+        """Return the handovers in a state, for the operators' list; None returns all open ones.
+
+        Open ones come longest waiting first, at most 500; resolved ones newest first, at most 100.
+        """
         return await self._store.list_handovers(state)
 
     async def find_session(self, public_id: UUID) -> int | None:
@@ -236,7 +254,11 @@ class HandoverService:
         return await self._store.find_session(public_id)
 
     async def take_over(self, session_id: int, *, operator_id: int, name: str) -> Moved:
-        """Give the conversation to an operator, and announce it. Raises TakenByOther and CannotHandOver."""
+        """Give the conversation to an operator, requested or not, and announce it; the assistant falls
+        silent.
+
+        Raises TakenByOther and CannotHandOver.
+        """
         return await self._announce(
             await self._store.take_over(session_id, operator_id=operator_id, name=name)
         )
@@ -287,8 +309,9 @@ class HandoverService:
         """Store an operator's message to the person, and announce it; a second call with the same `cid`
         stores nothing.
 
-        An answer in progress is waited for up to 5 seconds. `more` is what the model reads of the files in
-        `attached`. Raises BadInput, NotTaken, TakenByOther and AnswerRuns.
+        It waits up to `WAIT_FOR_ANSWER_SECONDS` for the end of a running answer. `more` is what the model
+        reads of the files in `attached`. Raises BadInput for an empty or too long text, NotTaken,
+        TakenByOther and AnswerRuns.
         """
         if text or not more:
             validate_text(text, most=REPLY_CHARS)
@@ -314,9 +337,9 @@ class HandoverService:
         await self._store.find_reply_target(session_id, operator_id=operator_id)
 
     async def say_typing(self, session_id: int, *, operator_id: int) -> None:
-        """Show for some seconds on the person's clients that the operator is typing.
+        """Show for some seconds on the person's clients that the operator is typing; nothing is stored.
 
-        Raises NotTaken and TakenByOther.
+        Raises NotTaken and TakenByOther unless this operator has the conversation.
         """
         channel, address_id = await self._store.find_reply_target(session_id, operator_id=operator_id)
         await self._announcer.announce(session_id, TYPING)
@@ -342,7 +365,11 @@ class HandoverService:
 
 
 async def announce_handover(announcer: Announcer, moved: Moved) -> None:
-    """Announce a change of a handover to all clients, and a waiting turn to the processes that may answer."""
+    """Announce a change of a handover to the session's clients, and a waiting turn to the processes that may
+    answer.
+
+    Without a stored event, clients are not notified.
+    """
     if moved.event_seq:
         await announcer.announce(moved.session_id, {"event_seq": moved.event_seq})
     if moved.bot_has_turn:

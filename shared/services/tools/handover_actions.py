@@ -22,7 +22,7 @@ from shared.core.values.errors import EvertalkError, StorageUnavailable
 from shared.services.tools.handover import HandoverService
 
 MOST_CHOSEN = 100
-"""Most conversations per call; each is changed in separate transactions."""
+"""Most conversations of one call; each is changed in a separate transaction. The callers check it."""
 _AT_ONCE = 4
 """Conversations that a macro changes at the same time, so that their running answers are waited
 for together.
@@ -56,11 +56,12 @@ class HandoverMove:
     until: datetime | None = None
     """End of the snooze; None ends a present one."""
     labels: tuple[str, ...] = ()
+    """Labels of the action `label`; the caller decides whether they replace or join the present ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
-    """Result of an action on one of several conversations."""
+    """Result of an action on one of several conversations; `unchanged` means that it was so already."""
 
     session: UUID
     outcome: Literal["done", "unchanged", "already_resolved", "refused"]
@@ -71,7 +72,12 @@ class ActionResult:
 
 
 class HandoverActionStore(Protocol):
-    """Store of macros, and of open handovers."""
+    """Store of macros, and of open handovers.
+
+    `find_macro` returns None for an unknown name. `find_open` returns version and labels, None while the
+    assistant has the conversation. `has_reply` says whether a reply with this `cid` is stored.
+    `find_variables` returns `name` and `site`.
+    """
 
     async def find_macro(self, name: str) -> Macro | None: ...
     async def find_open(self, session_id: int) -> tuple[int, tuple[str, ...]] | None: ...
@@ -88,7 +94,7 @@ class AuditRecorder(Protocol):
 
 
 class HandoverActions:
-    """Operators' actions of several steps; the caller has checked the role."""
+    """Operators' actions on conversations, and macros of several actions; the caller has checked the role."""
 
     def __init__(self, handovers: HandoverService, store: HandoverActionStore, audit: AuditRecorder) -> None:
         self._handovers = handovers
@@ -96,9 +102,11 @@ class HandoverActions:
         self._audit = audit
 
     async def move(self, session_id: int, move: HandoverMove, *, version: int, by: ActingOperator) -> Moved:
-        """Take, return, resolve, assign, snooze or label a conversation.
+        """Take, return, resolve, assign, snooze or label a conversation, and announce it; return its new
+        state.
 
-        Labels replace the present ones. Raises HandoverOff and what `HandoverService` raises.
+        Labels replace the present ones. `version` is the one the operator has read. Raises HandoverOff if
+        operators may not take conversations, and what `HandoverService` raises.
         """
         service = self._handovers
         mine: Any = {"operator_id": by.operator_id, "any_ones": by.is_admin}
@@ -151,12 +159,12 @@ class HandoverActions:
     async def run_macro(
         self, session: UUID, name: str, *, cid: str, text: str, by: ActingOperator
     ) -> Moved | None:
-        """Run a macro on a conversation and return its new state; None if there is no such conversation or
-        macro.
+        """Run a macro on a conversation, record that in the audit log, and return the conversation's new
+        state.
 
-        A reply takes the conversation. `text` replaces the macro's reply. The same `cid` sends one reply, so
-        a run that failed can be repeated. Raises UnfilledVariable, HandoverOff and what `HandoverService`
-        raises.
+        Returns None if there is no such conversation or macro. A reply takes the conversation first. `text`
+        replaces the macro's reply unless empty. The same `cid` sends one reply, so a run that failed can be
+        repeated. Raises UnfilledVariable, HandoverOff and what `HandoverService` raises.
         """
         session_id, macro = await self._handovers.find_session(session), await self._store.find_macro(name)
         if session_id is None or macro is None:

@@ -11,13 +11,15 @@ from shared.ports import ToolContext, ToolFailed, ToolOutput
 
 
 class SessionPictureStore(Protocol):
-    """Store of a session's pictures."""
+    """Store of a session's pictures; returns a picture's media type, None if the session has no such
+    picture.
+    """
 
     async def find_picture(self, session_id: int, attachment_id: int) -> str | None: ...
 
 
 class LookAtPictureTool:
-    """Tool `look_at_picture`."""
+    """Tool `look_at_picture`, which shows the model a picture of this conversation by its attachment id."""
 
     spec = LOOK_AT_PICTURE
     idempotent = True

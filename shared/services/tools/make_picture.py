@@ -41,7 +41,9 @@ MAKE_PICTURE = ToolSpec(
 
 
 class PictureMaker(Protocol):
-    """Service that makes pictures from descriptions."""
+    """Service that makes one picture from a description, and returns its unchecked bytes; raises
+    ModelError.
+    """
 
     model: str
 
@@ -49,7 +51,7 @@ class PictureMaker(Protocol):
 
 
 class PictureLedger(Protocol):
-    """Store of the cost of made pictures."""
+    """Store that books the cost of a made picture on a session, its contact and its turn."""
 
     async def record_delegated(
         self, session_id: int, *, contact_id: int, turn: int, spent: Sequence[Spending], purpose: str
@@ -57,7 +59,10 @@ class PictureLedger(Protocol):
 
 
 class MakePictureTool:
-    """Tool that makes a picture. After a crash the call is not repeated, since it may have been paid for."""
+    """Tool `make_picture`, whose picture goes to the person with the answer.
+
+    After a crash the call is not repeated, since the picture may have been paid for.
+    """
 
     spec: ToolSpec = MAKE_PICTURE
     idempotent = False
@@ -82,7 +87,7 @@ class MakePictureTool:
         self._price = price_micro
 
     def subject(self, arguments: Mapping[str, Any]) -> str:
-        """Return the beginning of the description, for the line about the running tool."""
+        """Return the first 80 characters of the description, for the line about the running tool."""
         return str(arguments.get("description", ""))[:80]
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> ToolOutput:

@@ -77,13 +77,18 @@ _REFUSALS: Mapping[Refusal, str] = {
 
 
 class ReminderToolStore(Protocol):
-    """Store that adds reminders."""
+    """Store that adds reminders, once per key; returns the reason of a refusal, None if it is stored."""
 
     async def add(self, new: NewReminder) -> Refusal | None: ...
 
 
 class DueReminderStore(Protocol):
-    """Store of due reminders."""
+    """Store of due reminders.
+
+    `start_turn` opens the reminder's turn and stores its next time in one commit; it returns the session's
+    id, None if another process was first. `postpone_until` keeps the time that people see; `skip_until` moves
+    a repeating reminder to its next time. `load_text` returns None for a turn that delivers no reminder.
+    """
 
     async def list_due(
         self, channel: str, *, accounts: Sequence[str] | None = None
@@ -98,7 +103,7 @@ class DueReminderStore(Protocol):
 
 
 class ReminderTool:
-    """Tool that stores a reminder; a repeated call stores it once."""
+    """Tool `remind_me`, which stores a reminder; a repeated call stores it once."""
 
     spec: ToolSpec = REMIND_ME
     idempotent = True
@@ -163,7 +168,7 @@ class ReminderTool:
 
 
 class ReminderScheduler:
-    """Scheduler of reminders, called as often as unanswered turns are searched for."""
+    """Scheduler of reminders; channels call it as often as they search for unanswered turns."""
 
     def __init__(
         self,
@@ -181,9 +186,10 @@ class ReminderScheduler:
         self._crash_point = crash_point
 
     async def start_due(self, channel: str, *, accounts: Sequence[str] | None = None) -> None:
-        """Start the turns of due reminders; delay those in quiet hours. Raises StorageUnavailable.
+        """Open a turn for each due reminder of a channel; the model's answer to it delivers the reminder.
 
-        `accounts` limits it to these accounts of the channel; None includes all.
+        Those in quiet hours are delayed. One whose person cannot be reached fails, or moves to its next time.
+        `accounts` limits it to these accounts of the channel; None includes all. Raises StorageUnavailable.
         """
         for reminder in await self._store.list_due(channel, accounts=accounts):
             await self._begin(reminder)

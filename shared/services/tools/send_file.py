@@ -64,7 +64,7 @@ SEND_FILE = ToolSpec(
 )  # fmt: skip
 
 DrawChart = Callable[[bytes], Awaitable[tuple[dict[str, Any] | None, bytes]]]
-"""Function that draws a chart and returns facts and bytes of the picture; the facts are None if it cannot."""
+"""Function that draws a chart from its JSON; returns facts and PNG bytes, None as facts if it cannot."""
 
 
 class SendFileTool:

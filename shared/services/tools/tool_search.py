@@ -24,9 +24,9 @@ USE_TOOL = ToolSpec(
 
 
 def build_tool_search(tools: Sequence[Tool]) -> tuple[Tool, ...]:
-    """Return the tools that find and call these tools.
+    """Return two tools, which find and call the given ones, in place of them.
 
-    The request's list of tools thus stays the same, so that the cached prefix stays valid.
+    Thus the request's list of tools stays short and the same, and the cached prefix stays valid.
     """
     return FindTools(tools), UseTool(tools)
 
@@ -50,7 +50,9 @@ class FindTools:
 
 
 class UseTool:
-    """Tool that calls another tool by name, after checking its arguments."""
+    """Tool that calls another tool by name, after checking its arguments; its timeout is the longest of those
+    tools.
+    """
 
     spec = USE_TOOL
     idempotent = False
@@ -61,8 +63,8 @@ class UseTool:
         self.timeout_seconds = max(tool.timeout_seconds for tool in tools)
 
     def subject(self, arguments: Mapping[str, Any]) -> str:
-        """Return what the called tool says about its arguments, for the line about the running tool; may be
-        empty.
+        """Return what the called tool shows about its arguments in the line about the running tool; "" for
+        nothing.
         """
         tell = getattr(self._tools.get(str(arguments.get("tool"))), "subject", None)
         return "" if tell is None else str(tell(arguments.get("arguments") or {}))

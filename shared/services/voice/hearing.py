@@ -52,7 +52,11 @@ class RecordingEmpty(BadInput):
 
 
 class HeardStore(Protocol):
-    """Store of transcripts."""
+    """Store of transcripts, and of their cost.
+
+    `load_transcript` returns None if the recording was not transcribed. `record_transcript` settles the
+    reservation; None as `words` stores only the cost, and a stored transcript stays.
+    """
 
     async def load_transcript(self, session_id: int, attachment_id: int) -> str | None: ...
     async def record_transcript(
@@ -67,9 +71,7 @@ class HeardStore(Protocol):
 
 
 class HearingService:
-    """Transcription of stored recordings; a call after an interruption does not pay again for a stored
-    transcript.
-    """
+    """Transcription of stored recordings; a stored transcript is never paid for again."""
 
     def __init__(
         self,
@@ -97,9 +99,11 @@ class HearingService:
     async def hear(
         self, session_id: int, attachment_id: int, recording: Recording, *, language: str = ""
     ) -> str:
-        """Return the transcript of a recording, never empty; a stored one is returned without another call.
+        """Return the transcript of a recording, at most 50,000 characters; make and store it if none is
+        stored.
 
-        Raises NotHeard, RecordingTooLong, RecordingEmpty, CapReached, CapHeld and StorageUnavailable.
+        `language` is a hint for the service, "" for none. Raises NotHeard if the service fails,
+        RecordingEmpty if there is no speech, RecordingTooLong, CapReached, CapHeld and StorageUnavailable.
         """
         async with self._places:
             return await self._hear(session_id, attachment_id, recording, language)

@@ -41,7 +41,7 @@ class NothingToSpeak(EvertalkError):
 
 
 class EndedAnswer(Protocol):
-    """Answer of an ended turn: its state and text."""
+    """Answer of an ended turn: the turn's state, such as `answered` or `failed`, and the text."""
 
     @property
     def state(self) -> str: ...
@@ -50,13 +50,17 @@ class EndedAnswer(Protocol):
 
 
 class EndedAnswerStore(Protocol):
-    """Store of ended turns."""
+    """Store of ended turns; returns None if the turn still runs or does not exist."""
 
     async def load_ended_turn(self, session_id: int, turn: int) -> EndedAnswer | None: ...
 
 
 class SpokenStore(Protocol):
-    """Store of recordings of spoken answers."""
+    """Store of recordings of spoken answers, and of their cost.
+
+    `load_spoken` returns None if there is none yet, and then prepares the row for `record_spoken`, which
+    settles the reservation. None as `body` stores only the cost.
+    """
 
     async def load_spoken(self, session_id: int, turn: int, form: SpeechFormat) -> bytes | None: ...
     async def record_spoken(
@@ -72,7 +76,7 @@ class SpokenStore(Protocol):
 
 
 class SpeakingService:
-    """Maker of spoken answers; each is made once and reused for a day."""
+    """Maker of spoken answers; each is made and paid once, and stored."""
 
     def __init__(
         self,
@@ -99,9 +103,11 @@ class SpeakingService:
         self._locks: WeakValueDictionary[tuple[int, int, str], asyncio.Lock] = WeakValueDictionary()
 
     async def speak(self, session_id: int, turn: int, *, form: SpeechFormat, texts: Catalogue) -> bytes:
-        """Return the answer of a turn as audio; a stored one is returned without another call.
+        """Return the answer of a turn as audio in the format `form`; make and store it if none is stored.
 
-        Raises NotSpoken, NothingToSpeak, CapReached, CapHeld and StorageUnavailable.
+        `texts` has the words that replace what cannot be spoken, such as code. Raises NothingToSpeak if the
+        turn has no answer with speakable text, NotSpoken if the service fails, CapReached, CapHeld and
+        StorageUnavailable.
         """
         key = session_id, turn, form
         lock = self._locks.setdefault(key, asyncio.Lock())
