@@ -33,7 +33,7 @@ JOB_SECONDS = 600
 The job of a dead worker is released earlier, by its lease.
 """
 MAX_JOBS = 8
-"""Maximum jobs at the same time."""
+"""Most jobs that a worker runs at the same time."""
 POLL_SECONDS = 0.1
 """Seconds between two polls of arq's queue."""
 STOP_SECONDS = 5.0
@@ -41,7 +41,7 @@ STOP_SECONDS = 5.0
 SWEEP_SECONDS = 1.0
 """Seconds between two sweeps."""
 RING_INTERVAL_SECONDS = 2.0
-"""Minimum seconds between two announcements of the same job; unheard jobs run in this process."""
+"""Seconds in which the same job is announced only once; jobs that no worker takes run in this process."""
 ERASURE_SECONDS = 3.0
 """Seconds between two writes of the erasure log."""
 IMPORT_SECONDS = 3.0
@@ -49,27 +49,27 @@ IMPORT_SECONDS = 3.0
 
 
 async def flush_memory(ctx: dict[str, Any], job_id: int) -> None:
-    """Run a job that saves notes from the older turns of a session before they are hidden."""
+    """Run a job that saves notes from a session's turns, before or after they are hidden."""
     await run_job(ctx["app"], job_id)
 
 
 async def compact_session(ctx: dict[str, Any], job_id: int) -> None:
-    """Run a job that summarises the older turns of a session."""
+    """Run a job that hides a session's older turns behind a summary, or replaces a digest."""
     await run_job(ctx["app"], job_id)
 
 
 async def consolidate_notes(ctx: dict[str, Any], job_id: int) -> None:
-    """Run a job that merges and dates the notes of a person."""
+    """Run a job that merges duplicate notes of a person and marks outdated ones."""
     await run_job(ctx["app"], job_id)
 
 
 async def summarise_import(ctx: dict[str, Any], job_id: int) -> None:
-    """Run a job that summarises the next range of an import."""
+    """Run a job that summarises the next range of an imported conversation."""
     await run_job(ctx["app"], job_id)
 
 
 async def run_job(app: App, job_id: int) -> None:
-    """Run a job if its row in Postgres says that it is due; the row has its kind and epoch.
+    """Run a job if its row in the database says that it is due, and tell dashboards that jobs changed.
 
     A database outage is only logged.
     """
@@ -81,7 +81,9 @@ async def run_job(app: App, job_id: int) -> None:
 
 
 async def run_arq(app: App, cron_jobs: Sequence[CronJob] = ()) -> None:
-    """Run arq's worker until cancelled; start it again after each failure of Redis."""
+    """Run arq's worker, which takes announced jobs and cron jobs, until cancelled; start it again after each
+    failure.
+    """
     _, redis_url = resolve_server_urls(app.settings)
     while True:
         queue = open_queue(redis_url)
@@ -110,7 +112,7 @@ async def run_arq(app: App, cron_jobs: Sequence[CronJob] = ()) -> None:
 def list_functions() -> list[Function]:
     """Return the functions of arq, one for each kind of job.
 
-    arq stores no result and retries nothing, because rows in Postgres do both.
+    arq stores no result and retries nothing, because rows in the database do both.
     """
     functions = (flush_memory, compact_session, consolidate_notes, summarise_import)
     return [func(one, keep_result=0, max_tries=1, timeout=JOB_SECONDS) for one in functions]
@@ -135,7 +137,9 @@ async def sweep(app: App) -> None:
 
 
 async def index_knowledge(app: App) -> None:
-    """Keep the index of agents' knowledge folders up to date, until cancelled."""
+    """Keep the index of agents' knowledge folders up to date, until cancelled; only wait if the process has
+    none.
+    """
     if app.knowledge_indexer is not None:
         await app.knowledge_indexer.run(poll_seconds=app.settings.workspace_poll_seconds)
     await asyncio.Event().wait()
@@ -155,9 +159,9 @@ async def import_files(app: App) -> None:
 
 
 async def request_import_summaries(app: App) -> None:
-    """Request jobs for imports that wait for summaries, until cancelled.
+    """Store a job for each import that waits for summaries, every `IMPORT_SECONDS` until cancelled.
 
-    Polls the rows, so that an import by the command line is summarised, too.
+    Imports are found by their rows, so that an import by the command line is summarised, too.
     """
     while True:
         try:
@@ -168,11 +172,10 @@ async def request_import_summaries(app: App) -> None:
 
 
 class JobDoorbell:
-    """Announcer of due jobs; runs a job in this process if no other worker hears of it.
+    """Announcer of due jobs; a job that no worker takes after two announcements runs in this process.
 
-    It runs here after two unheard announcements. In a new process one is enough, because the process may not
-    live until the second. A worker that died may have taken an earlier announcement; arq's mark of that stays
-    in Redis for ten minutes.
+    In a new process one announcement is enough, because the process may not live until the second. A worker
+    that died may have taken an earlier announcement; arq's mark of that stays in Redis for ten minutes.
     """
 
     def __init__(self, app: App) -> None:
@@ -183,7 +186,11 @@ class JobDoorbell:
         self._running: dict[asyncio.Task[None], DueJob] = {}
 
     async def ring(self, jobs: Sequence[DueJob], now: float) -> None:
-        """Announce jobs that were not announced in the last RING_INTERVAL_SECONDS; `now` is in seconds."""
+        """Announce the due `jobs`, except those announced less than `RING_INTERVAL_SECONDS` ago; start
+        unheard ones here.
+
+        `now` is the monotonic time in seconds.
+        """
         self._rung = {job: at for job, at in self._rung.items() if now - at < RING_INTERVAL_SECONDS}
         self._unheard &= set(jobs)
         first, self._first_look = self._first_look, False
@@ -215,7 +222,7 @@ class JobDoorbell:
             log.error("local_job_failed", job_id=job.id if job else None, reason=repr(error))
 
     async def close(self) -> None:
-        """Cancel the jobs that run here."""
+        """Cancel the jobs that run in this process, and wait up to 5 seconds for their end."""
         running = list(self._running)
         for task in running:
             task.cancel()
@@ -224,7 +231,11 @@ class JobDoorbell:
 
 
 async def keep_erasure_log(app: App) -> None:
-    """Append finished erasures to the file next to the backups and delete leftovers, every three seconds."""
+    """Append finished erasures to the file next to the backups, and delete leftovers of erased text, until
+    cancelled.
+
+    Runs every `ERASURE_SECONDS`; failures are logged.
+    """
     number = 0
     while True:
         try:
@@ -248,9 +259,9 @@ async def _append_erasure_log(app: App, number: int) -> int:
 
 
 async def watch_heartbeat(app: App) -> None:
-    """Check the heartbeat every second. Raises LeaseLost if this process was declared dead.
+    """Check every second whether the database has declared this process dead; then raise LeaseLost.
 
-    The process then starts again.
+    The process ends by that, and its supervisor starts it again.
     """
     while not app.heartbeat.is_lost:
         clear_recent(time.monotonic())

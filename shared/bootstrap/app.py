@@ -47,12 +47,12 @@ from shared.services.voice.speaking import SpeakingService
 
 
 def build_passage_encoder(base: Foundation) -> PassageEncoder | None:
-    """Return the service that stores vectors of passages; None without an encoder."""
+    """Return the service that computes and stores vectors of passages; None without an encoder."""
     return PassageEncoder(base.stores.passage_vectors, base.encoder) if base.encoder else None
 
 
 def build_retention(settings: Settings, stores: Stores, erasure: ErasureService) -> RetentionService:
-    """Return the service that deletes data when its retention period ends."""
+    """Return the service that deletes rows and unused conversations after the periods in the settings."""
     return RetentionService(
         store=stores.retention, tables=tuple(RULES), forgetting=erasure, days=settings.retention_days
     )
@@ -60,7 +60,7 @@ def build_retention(settings: Settings, stores: Stores, erasure: ErasureService)
 
 @dataclass(slots=True, kw_only=True)
 class App(Foundation):
-    """Services of one process, on top of its foundation."""
+    """Services of one process, on top of its foundation; `open_app` builds it."""
 
     sessions: SessionService
     commands: CommandService
@@ -91,15 +91,19 @@ class App(Foundation):
     """Tools that were given to `open_app` in addition to the built-in ones."""
 
     async def close(self) -> None:
+        """Wait shortly for picture descriptions, then close the foundation, which releases leases and
+        connections.
+        """
         await self.pictures.close()
         await Foundation.close(self)
 
 
 async def open_app(settings: Settings, *, role: Role, tools: Sequence[Tool] = ()) -> App:
-    """Connect to the servers and build all services; `tools` are offered in addition to the built-in ones.
+    """Connect to the servers, register the process, and return all of its services; nothing is started to
+    run.
 
-    Raises StorageUnavailable, SchemaRefused, BadSettings, ContradictoryPolicy, ModelsFileBroken and
-    ValueError.
+    `tools` are offered in addition to the built-in ones. Raises StorageUnavailable, SchemaRefused,
+    BadSettings, ContradictoryPolicy, ModelsFileBroken and ValueError.
     """
     base = await open_foundation(settings, role=role)
     hooks = build_compaction_hooks(base)

@@ -30,10 +30,10 @@ from shared.services.memory.knowledge_indexer import KnowledgeIndexer, Knowledge
 
 
 def build_alert_monitor(base: Foundation) -> AlertMonitor:
-    """Return the monitor of alerts.
+    """Return the monitor of alerts for this process.
 
-    It sends by webhook and mail in the web process only; the process that holds a Telegram bot sends to
-    Telegram.
+    It has channels for webhook and mail in the web process only; the process that holds a Telegram bot sends
+    to Telegram.
     """
     return AlertMonitor(
         base.stores.alerts,
@@ -52,7 +52,7 @@ def build_push_sender(
     clock: Clock,
     crash_point: CrashPoint = ignore_crash_point,
 ) -> PushSender:
-    """Return the sender of push notifications; encryption is loaded with the first notification."""
+    """Return the sender of push notifications; the secret key is read with the first notification."""
     channel = WebPush(
         store,
         encryption=functools.cache(lambda: Encryption(resolve_secret_key(settings))),
@@ -72,7 +72,7 @@ def _push_subject(settings: Settings) -> str:
 
 
 def build_context_inspector(base: Foundation, turns: TurnServices) -> ContextInspector:
-    """Return the service that shows what a conversation's next request would contain."""
+    """Return the service that shows operators the next request of a conversation, and earlier ones."""
     return ContextInspector(
         states=base.stores.jobs,
         replays=base.stores.replays,
@@ -84,7 +84,7 @@ def build_context_inspector(base: Foundation, turns: TurnServices) -> ContextIns
 
 
 def build_playground(base: Foundation, turns: TurnServices) -> Playground:
-    """Return the service with which operators try an agent."""
+    """Return the service with which operators try the draft of an agent."""
     return Playground(
         asking=OneShotCompletion(base.models, base.counter, bounds=PLAYGROUND_TIMEOUTS),
         requests=turns.requests, toolbox=turns.toolbox, ledger=base.stores.playground,
@@ -93,7 +93,7 @@ def build_playground(base: Foundation, turns: TurnServices) -> Playground:
 
 
 def build_knowledge_indexer(base: Foundation, store: KnowledgeStore) -> KnowledgeIndexer:
-    """Return the index of knowledge folders, which is notified of each change in a watched folder."""
+    """Return the indexer of knowledge folders, subscribed to changes of the watched workspaces."""
     indexer = KnowledgeIndexer(
         store=store,
         files=KnowledgeFiles(base.settings.data_dir / WORKSPACES_FOLDER),

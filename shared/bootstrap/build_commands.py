@@ -27,7 +27,7 @@ from shared.services.privacy.export import DataExporter
 
 
 def build_answer_memory(stores: Stores, settings: Settings) -> AnswerMemoryReader:
-    """Return the reader that lists the notes and passages behind an answer."""
+    """Return the reader that lists the notes, messages and files in the request of an answer."""
     return AnswerMemoryReader(stores.replays, stores.message_search, stores.notes, timezone=settings.timezone)
 
 
@@ -39,7 +39,10 @@ def build_commands(
     erasure: ErasureService,
     exporter: DataExporter,
 ) -> CommandService:
-    """Return the service that runs the commands of all channels."""
+    """Return the service that runs the slash commands of all channels.
+
+    `/sample` exists only with the offline model.
+    """
     settings, stores, announcer = base.settings, base.stores, base.announcer
     return CommandService(
         store=stores.jobs,

@@ -30,7 +30,10 @@ def build_compaction_hooks(base: Foundation) -> CompactionHooks:
 def build_job_runner(
     base: Foundation, turns: TurnServices, *, indexer: RecallIndexer, hooks: CompactionHooks
 ) -> JobRunner:
-    """Return the job runner; after each completed job `indexer` updates the recall index of the session."""
+    """Return the job runner with all services of background jobs.
+
+    After each job, `indexer` indexes the session for search; `hooks` announces summaries.
+    """
     stores, announcer, crash_point = base.stores, base.announcer, base.crash_point
     unable = UnableModels(clock=time.monotonic)
     summariser = Summariser(

@@ -10,12 +10,12 @@ from shared.services.privacy.erasure import ErasureService
 
 
 def build_past_importer(base: Foundation, erasure: ErasureService) -> PastImporter:
-    """Return the service that stores imported conversations."""
+    """Return the service that stores and undoes imports of earlier conversations."""
     return PastImporter(store=base.stores.past_imports, eraser=erasure, crash_point=base.crash_point)
 
 
 def build_import_runner(base: Foundation, erasure: ErasureService) -> ImportRunner:
-    """Return the runner that analyses and imports uploaded files."""
+    """Return the runner that examines uploaded files and imports them after the person's consent."""
     return ImportRunner(
         base.stores.import_files,
         build_past_importer(base, erasure),

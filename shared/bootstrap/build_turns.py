@@ -40,7 +40,7 @@ from shared.services.voice.speaking import SpeakingService
 
 MIB = 1024 * 1024
 BOT_MESSAGE_CHARS = 60_000
-"""Maximum characters of a Telegram message; a long paste arrives in pieces of 4,096 and is joined again."""
+"""Most characters of a Telegram message; a long paste arrives in pieces of 4,096 and is joined again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,10 @@ class TurnServices:
 
 
 def build_turns(base: Foundation, *, tools: Sequence[Tool] = ()) -> TurnServices:
-    """Return the services that answer turns; `tools` are offered in addition to the built-in ones."""
+    """Return the services that answer turns, for the channel of this process's role.
+
+    `tools` are offered in addition to the built-in ones.
+    """
     requests = _build_requests(base)
     toolbox = _build_toolbox(base, requests, tools)
     pictures = PictureService(

@@ -46,16 +46,13 @@ MODEL_FIELDS = frozenset({
     "anthropic_api_key", "anthropic_base_url", "openai_api_key", "openai_base_url", "model", "summary_model",
     "fallback_models", "models", "model_keys", "models_file",
 })  # fmt: skip
-"""Settings that decide which models exist and how they are reached; a test checks the list."""
+"""Names of the settings that decide which models exist and how they are reached; a test checks the list."""
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfiguredParts:
-    """Parts that depend on settings; each is also a field of `App`.
-
-    A part is None if it is not configured.
-    """
+    """Parts that depend on settings; each is also a field of `App`, and None if it is not configured."""
 
     settings: Settings
     stores: Stores
@@ -80,7 +77,10 @@ def list_changed_fields(former: Settings, settings: Settings) -> frozenset[str]:
 def build_parts(
     settings: Settings, stores: Stores, *, role: Role, counter: VocabularyCounter, tracer: Tracer
 ) -> ConfiguredParts:
-    """Return all parts. Raises ContradictoryPolicy and ModelsFileBroken."""
+    """Return all parts that depend on settings, newly built; connections to MCP servers are started.
+
+    Raises ContradictoryPolicy and ModelsFileBroken.
+    """
     return _build(settings, stores, role=role, counter=counter, tracer=tracer, keep=lambda _, build: build())
 
 
@@ -95,7 +95,8 @@ def rebuild_parts(
 ) -> ConfiguredParts:
     """Return parts for changed settings; those that no changed setting concerns are the former ones.
 
-    Raises ContradictoryPolicy and ModelsFileBroken.
+    The former parts that are replaced stay open; the caller closes them. Raises ContradictoryPolicy and
+    ModelsFileBroken.
     """
     changed = list_changed_fields(former.settings, settings)
     stores = former.stores
@@ -156,7 +157,7 @@ _FIELDS_OF: Mapping[str, frozenset[str]] = {
 
 
 def select_parts(process: Any) -> ConfiguredParts:
-    """Return the parts that a process uses now."""
+    """Return the parts that a process uses now, read from its fields of the same names."""
     return ConfiguredParts(
         **{each.name: getattr(process, each.name) for each in dataclasses.fields(ConfiguredParts)}
     )
@@ -165,9 +166,10 @@ def select_parts(process: Any) -> ConfiguredParts:
 def build_mcp_tools(
     settings: Settings, reviews: McpToolReviews, *, role: Role
 ) -> McpTools | KnownMcpTools | None:
-    """Return the connections to MCP servers; None if none is configured.
+    """Return the started connections to MCP servers; None if none is configured.
 
-    The worker gets only the list of tools that models saw before.
+    The worker connects to none and gets only the list of tools that models saw before. Invalid entries of the
+    file are logged.
     """
     servers, problems = list_servers(settings)
     for problem in problems:

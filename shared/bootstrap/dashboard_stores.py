@@ -55,7 +55,7 @@ class DashboardStores:
 
 
 def build_dashboard_stores(pool: asyncpg.Pool[asyncpg.Record], settings: Settings) -> DashboardStores:
-    """Return all stores of the dashboard."""
+    """Return all stores that only the dashboard uses, on the given pool."""
     operators = build_operators(pool, settings)
     return DashboardStores(
         overview=Insights(pool, timezone=settings.timezone),
@@ -84,7 +84,7 @@ def build_dashboard_stores(pool: asyncpg.Pool[asyncpg.Record], settings: Setting
 def change_dashboard_timezone(
     stores: DashboardStores, settings: Settings, *, former: Settings
 ) -> DashboardStores:
-    """Return the stores with the time zone of the new settings; the same stores if it is unchanged."""
+    """Return the stores with the time zone of `settings`; the same object if it is as in `former`."""
     if settings.timezone == former.timezone:
         return stores
     return replace(
@@ -97,12 +97,12 @@ def change_dashboard_timezone(
 def build_handover_actions(
     handovers: HandoverService, stores: Stores, admin: DashboardStores
 ) -> HandoverActions:
-    """Return the actions of operators on handed-over conversations."""
+    """Return the actions of operators on handed-over conversations, which are recorded in the audit log."""
     return HandoverActions(handovers, stores.inbox, admin.operators)
 
 
 def build_operators(pool: asyncpg.Pool[asyncpg.Record], settings: Settings | None = None) -> Operators:
-    """Return the store of operators; without settings it does not recognise earlier login places."""
+    """Return the store of operators; without settings it cannot recognise new login places."""
     return Operators(pool) if settings is None else Operators(pool, place_key=_make_place_key(settings))
 
 

@@ -39,11 +39,15 @@ LOOK_SECONDS = 1.0
 An announcement brings a check forward.
 """
 UNUSABLE = (BadSettings, CannotUnseal, ContradictoryPolicy, ModelsFileBroken)
-"""Errors of settings that a process cannot use."""
+"""Errors that mean that a process cannot use its settings."""
 
 
 class SettingsStore(Protocol):
-    """Store of the settings that are kept in the database."""
+    """Store of the settings that are kept in the database.
+
+    `load_version` returns the version of the newest change, 0 if none was ever stored. `load` returns the
+    stored values, of `names` only unless None; raises CannotUnseal.
+    """
 
     async def load_version(self) -> int: ...
     async def load(self, names: frozenset[str] | None = None) -> StoredSettings: ...
@@ -60,9 +64,8 @@ class ChangeNews(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedSettings:
-    """Settings in force, and the version of the stored ones among them.
-
-    None if the supervisor provides them.
+    """Settings in force, and the version of the stored ones among them; None if the supervisor provides
+    them.
     """
 
     settings: Settings
@@ -71,7 +74,7 @@ class FollowedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsChange:
-    """New settings that a process must use, and the names of those that differ."""
+    """New settings that a process must use, and the names of the environment variables that differ."""
 
     settings: Settings
     names: Sequence[str]
@@ -81,7 +84,7 @@ class ChangeFollower(Protocol):
     """Source from which a running process learns of changed settings."""
 
     async def wait_for_change(self) -> SettingsChange:
-        """Return the next settings that differ from those in force and can be used."""
+        """Return the next settings that differ from those in force and can be used; wait without limit."""
 
     async def close(self) -> None: ...
 
@@ -90,10 +93,11 @@ class PollOnly:
     """Substitute for announcements that only waits until the next check."""
 
     async def wait(self, seconds: float) -> None:
+        """Wait for `seconds`."""
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:
-        pass
+        """Do nothing, since there is no connection."""
 
 
 class SettingsFollower:
@@ -116,9 +120,10 @@ class SettingsFollower:
         self._look_seconds = look_seconds
 
     async def wait_for_change(self) -> SettingsChange:
-        """Return the next settings that differ from those in force.
+        """Return the next stored settings that differ from those in force for this role; wait without limit.
 
-        Values that cannot be used are logged, and the former settings stay in force.
+        Values that cannot be used are logged, and the former settings stay in force. An unavailable database
+        is waited for.
         """
         while True:
             await self._news.wait(self._look_seconds)
@@ -131,6 +136,7 @@ class SettingsFollower:
                 log.error("stored_settings_unusable", reason=str(error))
 
     async def close(self) -> None:
+        """Close the connection for announcements."""
         await self._news.close()
 
     async def _find_change(self) -> SettingsChange | None:
@@ -150,7 +156,7 @@ class SettingsFollower:
 
 
 class EnvironmentFollower:
-    """Follower of the environment that the supervisor sends."""
+    """Follower of the environment that the supervisor sends on standard input."""
 
     def __init__(self, settings: Settings, given: GivenEnvironment, *, role: Role) -> None:
         self._settings = settings
@@ -158,7 +164,10 @@ class EnvironmentFollower:
         self._role: Role = role
 
     async def wait_for_change(self) -> SettingsChange:
-        """Return the next settings that differ from those in force and can be used; others are logged."""
+        """Apply each environment that arrives, and return the next settings that differ and can be used.
+
+        Settings that cannot be used are logged; the former ones stay in force.
+        """
         while True:
             apply_environment(json.loads(await self._given.read()))
             try:
@@ -172,6 +181,7 @@ class EnvironmentFollower:
                 return SettingsChange(settings=wanted, names=names)
 
     async def close(self) -> None:
+        """Stop reading standard input."""
         self._given.close()
 
 
@@ -185,7 +195,7 @@ def apply_environment(changes: Mapping[str, str | None]) -> None:
 
 
 def list_changes(former: Settings, wanted: Settings, role: Role) -> tuple[str, ...]:
-    """Return the names of settings that a process of this role uses and that differ."""
+    """Return the environment variables of settings that a process of this role uses and that differ."""
     return tuple(
         name
         for field, name in list_setting_names().items()
@@ -194,14 +204,20 @@ def list_changes(former: Settings, wanted: Settings, role: Role) -> tuple[str, .
 
 
 def load_usable(found: StoredSettings, role: Role) -> Settings:
-    """Return the settings with the stored values. Raises one of UNUSABLE if a process cannot use them."""
+    """Return the settings of this process, replaced by the stored values where there are any.
+
+    Raises one of UNUSABLE if a process of this role cannot use them.
+    """
     settings = load_with_stored(found.values)
     check_usable(settings, role)
     return settings
 
 
 def check_usable(settings: Settings, role: Role) -> None:
-    """Check settings for a process of this role. Raises one of UNUSABLE if it cannot use them."""
+    """Check settings for a process of this role: policy, models and, for the bot, its bots; return nothing.
+
+    Raises one of UNUSABLE if a process cannot use them.
+    """
     build_policy(settings)
     list_entries(settings)
     if role == "bot":
@@ -209,10 +225,10 @@ def check_usable(settings: Settings, role: Role) -> None:
 
 
 async def load_followed_settings(settings: Settings, *, role: Role) -> FollowedSettings:
-    """Return the settings with the stored values, loaded over a short connection.
+    """Return `settings` with the stored values, which are loaded over a short connection.
 
-    Under the supervisor, return `settings` unchanged. Raises BadSettings, CannotUnseal, SchemaRefused and
-    StorageUnavailable.
+    Under the supervisor, which has merged them already, `settings` is returned with None as version. Raises
+    BadSettings, CannotUnseal, SchemaRefused and StorageUnavailable.
     """
     if ORIGINS_NAME in os.environ:
         return FollowedSettings(settings=settings, version=None)
@@ -229,9 +245,10 @@ async def load_followed_settings(settings: Settings, *, role: Role) -> FollowedS
 
 
 def build_follower(pool: Pool, followed: FollowedSettings, *, role: Role) -> ChangeFollower | None:
-    """Return the follower of changes.
+    """Return the follower of changed settings: of the supervisor's lines, or of the table if there is no
+    supervisor.
 
-    None if a supervisor started this process without a channel for them.
+    None if a supervisor started this process without a pipe for them.
     """
     if followed.version is None:
         given = GivenEnvironment.open()

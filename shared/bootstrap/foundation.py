@@ -48,13 +48,16 @@ if TYPE_CHECKING:
 
 
 class Closable(Protocol):
-    """Part of a process that has to be closed at its end."""
+    """Part of a process that must be closed at the end of the process."""
 
     async def close(self) -> None: ...
 
 
 class LoadableModels(Protocol):
-    """Models whose library can be loaded in the background."""
+    """Models whose library can be loaded in the background.
+
+    `start_loading` begins that once; `wait_until_loaded` returns after success and failure.
+    """
 
     def start_loading(self) -> None: ...
     async def wait_until_loaded(self) -> None: ...
@@ -105,6 +108,7 @@ class SystemClock:
     """Clock with the system time in UTC."""
 
     def now(self) -> datetime:
+        """Return the present time in UTC by the clock of this machine."""
         return datetime.now(UTC)
 
 
@@ -112,8 +116,7 @@ class SystemClock:
 class Foundation:
     """Parts that every process needs: connections, stores, models and heartbeat.
 
-    `close` stops the process's part and releases its leases at once. A change of settings replaces the parts
-    that depend on settings.
+    A change of settings replaces the parts that depend on settings.
     """
 
     settings: Settings
@@ -156,12 +159,16 @@ class Foundation:
     """Functions that are called in this order after each change of settings."""
 
     def list_breakers(self) -> Mapping[str, BreakerState]:
-        """Return the state of the circuit breakers by server URL."""
+        """Return the state of each provider's circuit breaker by the URL of its server."""
         others = (self.transcriber, self.speaker, self.picture_maker)
         return _list_states((self.models, *(one for one in others if one is not None)))
 
     async def close(self) -> None:
-        """Stop the heartbeat, release leases, and close all connections."""
+        """End the process's registration, so that its leases expire at once, and close all connections.
+
+        After the process was declared dead, its process file is emptied instead. The order matters: work ends
+        before connections do.
+        """
         if isinstance(self.mcp_tools, McpTools):
             await self.mcp_tools.close()
         for part in self.retired:
@@ -189,9 +196,10 @@ class Foundation:
 
 
 async def open_foundation(settings: Settings, *, role: Role) -> Foundation:
-    """Connect to the servers, register the process with its heartbeat, and return its foundation.
+    """Connect to the servers, store faults of earlier processes, register this one and start its heartbeat.
 
-    Raises StorageUnavailable, SchemaRefused, BadSettings, ContradictoryPolicy and ModelsFileBroken.
+    Returns the foundation, which the caller must close. Raises StorageUnavailable, SchemaRefused,
+    BadSettings, ContradictoryPolicy and ModelsFileBroken.
     """
     database_url, redis_url = resolve_server_urls(settings)
     # These raise for invalid settings before any connection is opened.
@@ -264,7 +272,7 @@ async def _has_waiting_work(stores: Stores, role: Role) -> bool:
 
 
 class HasBreakers(Protocol):
-    """Part of a process that has circuit breakers; `list_states` returns their states."""
+    """Part of a process that has circuit breakers; `list_states` returns their states by server URL."""
 
     def list_states(self) -> Mapping[str, BreakerState]: ...
 
@@ -274,7 +282,10 @@ def _list_states(services: Sequence[HasBreakers]) -> Mapping[str, BreakerState]:
 
 
 def build_health(parts: ConfiguredParts) -> Health:
-    """Return the health report of a process; it also reports a failed backup, which a file shows."""
+    """Return the health report of a process, which each heartbeat stores.
+
+    It has breakers, learned abilities, the data folder's disk, a failed backup and the host's fingerprint.
+    """
     settings, models = parts.settings, parts.models
     others = (parts.transcriber, parts.speaker, parts.picture_maker)
     services = tuple(one for one in others if one is not None)

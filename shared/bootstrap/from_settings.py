@@ -70,7 +70,7 @@ BUILT_IN_TOOLS = tuple(map(without_limits, (
 The tools that a model is given are built in `build_turns`.
 """
 DEMO_SOFT_BUDGET = 3_750
-"""Token budget of a conversation in the demo, which the conversation in `shared/samples` fills."""
+"""Token budget of a conversation with the offline model, which the conversation in `shared/samples` fills."""
 _EARLY = {
     "soft_budget": DEMO_SOFT_BUDGET, "flush_threshold": DEMO_SOFT_BUDGET // 10, "recall_tokens": 400,
     "critical_at": 1.0,
@@ -84,7 +84,7 @@ VISITORS_OF_A_NETWORK = 3
 
 
 def resolve_server_urls(settings: Settings) -> tuple[str, str]:
-    """Return the URLs of database and Redis that the supervisor or the operator has set.
+    """Return the URLs of database and Redis, in this order, that the supervisor or the operator has set.
 
     Raises BadSettings if one is missing.
     """
@@ -100,7 +100,7 @@ def resolve_server_urls(settings: Settings) -> tuple[str, str]:
 def build_policy(settings: Settings, *, demo: bool = False) -> ContextPolicy:
     """Return the configured preset with the operator's overrides. Raises ContradictoryPolicy.
 
-    With `demo`, small budgets apply unless the operator has set one, because conversations with it are short.
+    With `demo`, for the offline model, small budgets apply unless the operator has set one.
     """
     given = load_policy_overrides(settings)
     unsaid = settings.context_window is None and not given.keys() & _EARLY
@@ -145,13 +145,15 @@ def build_token_cap(
 
 
 def build_import_budget(settings: Settings) -> ImportBudget:
-    """Return the budget for the summaries of one import, made from the caps."""
+    """Return the budget for the summaries of one import, made from the spending caps and the cap of
+    tokens.
+    """
     day = find_token_cap(dollars=settings.cap_total_per_day_usd, tokens=settings.cap_tokens_per_day)
     return budget_of(build_caps(settings), day_tokens=day, output_weight=find_output_weight())
 
 
 def to_micro(dollars: Decimal | None) -> int | None:
-    """Return dollars as whole micro-dollars; None for None."""
+    """Return dollars as whole micro-dollars, rounded down; None for None."""
     return None if dollars is None else int(dollars * 1_000_000)
 
 
@@ -164,7 +166,7 @@ def build_alert_rules(settings: Settings) -> AlertRules:
 
 
 def build_alert_channels(settings: Settings) -> dict[str, AlertChannel]:
-    """Return the configured alert channels webhook and email by name.
+    """Return the configured alert channels by name: `webhook`, `email` or both; empty for none.
 
     Telegram is not among them: the process that holds the bot sends there.
     """
@@ -193,7 +195,10 @@ def build_hook_poster(settings: Settings) -> CompactionHook | None:
 
 
 def build_transcriber(settings: Settings) -> HttpTranscriber | LocalTranscriber | None:
-    """Return the configured transcriber; None if there is none. Its code is imported only if it is needed."""
+    """Return the local transcriber of a folder, else the client of a server; None if neither is configured.
+
+    Their code is imported only if it is needed.
+    """
     if settings.transcribe_folder is not None:
         from shared.adapters.media.local import LocalTranscriber
 
@@ -274,9 +279,9 @@ def build_away(settings: Settings, clock: Clock) -> Callable[[], str | None]:
 
 
 def build_handover_limits(settings: Settings) -> HandoverLimits:
-    """Return the limits of handovers.
+    """Return the limits of handovers in minutes.
 
-    Zero if handover is switched off, so that waiting conversations end at once.
+    They are 0 if handover is switched off, so that waiting conversations end at once.
     """
     if not settings.has_handover:
         return HandoverLimits(waiting=0, silence=0)
@@ -284,7 +289,7 @@ def build_handover_limits(settings: Settings) -> HandoverLimits:
 
 
 async def load_server_names(stored: PostgresStoredSettings, settings: Settings) -> frozenset[str] | None:
-    """Return the names of all MCP servers, including stored ones.
+    """Return the names of all MCP servers: from settings, their file, and the stored settings.
 
     None if the stored settings cannot be read. Raises StorageUnavailable.
     """

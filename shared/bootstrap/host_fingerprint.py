@@ -25,7 +25,11 @@ _MOST_FILES = 200
 
 
 class HostFingerprint:
-    """Function that returns the hashes of the secret key, of changed settings, and of this host's files."""
+    """Function that returns this host's fingerprint: name, secret key's id, and short hashes of settings and
+    files.
+
+    Operators compare those of several hosts, which should be equal.
+    """
 
     def __init__(
         self, settings: Settings, key: bytes, workspaces: Path, *, clock: Callable[[], float] = time.monotonic
@@ -43,7 +47,9 @@ class HostFingerprint:
         }
 
     def __call__(self) -> Mapping[str, Any]:
-        """Return the fingerprint; the files are read again after REFRESH_SECONDS."""
+        """Return the fingerprint `{place, key, settings, files}`; the files are read again after
+        `REFRESH_SECONDS`.
+        """
         now = self._clock()
         if self._looked_at is None or now - self._looked_at >= REFRESH_SECONDS:
             self._looked_at = now

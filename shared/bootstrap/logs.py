@@ -19,10 +19,10 @@ _NOISY = ("asyncio", "arq", "aiohttp.access", "httpx2", "httpcore2", "anthropic"
 
 
 def configure_logs(settings: Settings, *, process: str, secrets: Iterable[SecretStr] = ()) -> None:
-    """Set up the log; call it once at the start of a process.
+    """Set up the log of this process on standard error; call it once at the start.
 
-    `process` is added to every line, `secrets` are masked in all lines. The format `auto` is text in a
-    terminal and JSON elsewhere.
+    `process` is added to every line; `secrets`, and those in the settings, are masked in all lines. The
+    format `auto` is text in a terminal and JSON elsewhere.
     """
     as_json = settings.log_format == "json" or (settings.log_format == "auto" and not sys.stderr.isatty())
     redactor = _Redactor((*_list_secrets(settings), *(secret.get_secret_value() for secret in secrets)))

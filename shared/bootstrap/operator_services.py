@@ -18,7 +18,7 @@ from shared.services.privacy.erasure import ErasureAnnouncer, ErasureService
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorServices:
-    """By subject: what a verb of the shell and its REST operation both call."""
+    """Services of operators by subject, which the command line and the REST operations both call."""
 
     agents: AgentService
     sites: SiteService
@@ -34,7 +34,7 @@ def build_operator_services(
     announcer: ErasureAnnouncer | None = None,
     crash_point: CrashPoint = ignore_crash_point,
 ) -> OperatorServices:
-    """Build the services; without an `announcer`, open chats find an erasure by polling, within seconds."""
+    """Return the services; without an `announcer`, open chats find an erasure by polling, within seconds."""
     eraser = ErasureService(store=stores.erasure, announcer=announcer, crash_point=crash_point)
     return OperatorServices(
         agents=AgentService(stores.agents, stores.sites),

@@ -24,6 +24,7 @@ from shared.services.admin.outage_alerts import OutageMonitor
 log = structlog.get_logger(__name__)
 
 Channels = Callable[[], Mapping[str, AlertChannel]]
+"""Function that returns the alert channels of this process by target."""
 LOOK_SECONDS = 3.0
 """Seconds between two trial writes while a process waits for its database."""
 _STATES: Mapping[str, WriteState] = {
@@ -49,7 +50,8 @@ class Waiting:
 
 
 async def run_outage_alerts(base: Foundation, channels: Channels, *, is_alone: bool = False) -> None:
-    """Send alerts when this process has lost its database, until cancelled.
+    """Send alerts while this process cannot write to its database, and store the outage afterwards; until
+    cancelled.
 
     `is_alone` means that no other process sends to these channels.
     """
@@ -68,7 +70,12 @@ async def run_outage_alerts(base: Foundation, channels: Channels, *, is_alone: b
 
 
 async def wait_for_writes(settings: Settings, stop: asyncio.Event, waiting: Waiting) -> None:
-    """Wait until the database accepts writes or `stop` is set; return at once if it is unreachable."""
+    """Wait until the database accepts writes or `stop` is set, alerting operators and answering people
+    meanwhile.
+
+    Returns at once if the database accepts writes or is unreachable: the next start of the process reports
+    it.
+    """
     database_url, redis_url = resolve_server_urls(settings)
     began = time.monotonic()
     state: str = await find_write_state(database_url)
@@ -97,7 +104,10 @@ async def wait_for_writes(settings: Settings, stop: asyncio.Event, waiting: Wait
 
 
 async def find_write_state(database_url: str) -> WriteState:
-    """Return the state of the database after a trial write; a database without our tables counts as `ok`."""
+    """Return the state of the database after a trial write that leaves nothing: `ok` or why it refuses.
+
+    A database without our tables counts as `ok`.
+    """
     try:
         async with open_connection(database_url, timeout=LOOK_SECONDS) as connection:
             refused = await probe_writes(connection)

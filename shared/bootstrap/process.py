@@ -30,12 +30,16 @@ from shared.supervision.watchdog import start_watchdog
 log = structlog.get_logger(__name__)
 
 EXIT_BAD_SETTINGS = 2
+"""Exit code for settings that the process cannot use; the supervisor does not start it again."""
 EXIT_CANNOT_START = 3
+"""Exit code if the process could not be built, such as without its database; another start may succeed."""
 EXIT_REPLACED = 4
-"""Exit code after the database has declared this process dead; it must start again with another number."""
+"""Exit code after the database has declared this process dead; its next start registers it under another
+id.
+"""
 
 EXIT_SETTINGS_CHANGED = 5
-"""Exit code if the process could not replace itself after changed settings.
+"""Exit code if changed settings need a new process, and this one could not replace itself.
 
 The supervisor starts it again.
 """
@@ -44,32 +48,36 @@ RENEWS_BOT = frozenset({
     "EVERTALK_ALERT_TELEGRAM_CHATS", "EVERTALK_HANDOVER", "EVERTALK_TIMEZONE", "EVERTALK_TRANSCRIBE_URL",
     "EVERTALK_SPEECH_URL", "EVERTALK_TRANSCRIBE_MOST_MINUTES", "EVERTALK_TRANSCRIBE_MOST_MB",
 })  # fmt: skip
-"""Settings, besides those of Telegram, that the bot process reads only at its start."""
+"""Settings, besides those with TELEGRAM in their name, that the bot process reads only at its start."""
 CONFIGURATION_ERRORS = (BadSettings, CannotUnseal, ContradictoryPolicy, ModelsFileBroken, SchemaRefused)
-"""Errors in the configuration; another start would fail, too."""
+"""Errors in the configuration, which end the process with `EXIT_BAD_SETTINGS`; another start would fail,
+too.
+"""
 
 
 class Ending(asyncio.Event):
-    """Event that is set when the process must end; `renews` says whether a new process replaces it."""
+    """Event that is set when the process must end; `renews` is True if a new process is to replace it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.renews = False
 
     def end(self) -> None:
-        """Set the event without a renewal, even if a renewal has begun."""
+        """Set the event; the process ends without a renewal, even if a renewal was requested before."""
         self.renews = False
         self.set()
 
     def renew(self) -> None:
-        """Set the event with a renewal, unless it is set already."""
+        """Set the event and request a new process in place of this one; does nothing if the event is set
+        already.
+        """
         if not self.is_set():
             self.renews = True
             self.set()
 
 
 ProcessMain = Callable[[App, Ending], Awaitable[int]]
-"""Function that runs until the event is set, and returns the exit code."""
+"""Function that does the work of a process until the event is set, and returns the exit code."""
 Configure = Callable[[Settings], None]
 """Function that sets up the log with the settings in force.
 
@@ -82,8 +90,9 @@ def run_process(
 ) -> int:
     """Run a process until SIGTERM or SIGINT; return its exit code.
 
-    When changed settings require it, a new process replaces this one. `waiting` says what to do while the
-    process waits for its database; None means nothing.
+    It starts the watchdog, builds the services and follows stored settings; if a change needs it, a new
+    program replaces this one under the same process id. `configure` sets up the log. `waiting` says what to
+    do while the process waits for its database; None means nothing.
     """
     board = start_watchdog(role)
     board.set_folder(str(settings.data_dir))
@@ -184,7 +193,9 @@ async def _follow_changes(app: App, follower: ChangeFollower | None, ending: End
 
 
 def report_refusal(role: Role, error: Exception) -> int:
-    """Print the reason as plain lines, which the supervisor shows to the operator; return the exit code."""
+    """Print the error and its advice on standard error, for the supervisor to show; return
+    `EXIT_BAD_SETTINGS`.
+    """
     advice = getattr(error, "advice", "")
     for line in f"{error}\n{advice}".strip().splitlines():
         sys.stderr.write(f"evertalk {role}: {line}\n")

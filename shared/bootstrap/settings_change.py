@@ -27,15 +27,17 @@ from shared.config.settings import Settings
 log = structlog.get_logger(__name__)
 
 RETIRED_SECONDS = 900.0
-"""Minimum seconds for which replaced connections stay open; longer than any call of a model or tool."""
+"""Seconds for which replaced connections stay open at least; longer than any call of a model or tool."""
 LOOK_SECONDS = 5.0
 """Seconds between two checks whether replaced parts are still in use."""
 
 
 async def follow_settings(app: App, settings: Settings) -> None:
-    """Use the settings from the next turn, command and request on.
+    """Rebuild the parts of a running process for changed settings; they apply to later turns, commands and
+    requests.
 
-    Raises ContradictoryPolicy or ModelsFileBroken before anything has changed.
+    Running answers end with the former parts, which are closed later in the background. Raises
+    ContradictoryPolicy or ModelsFileBroken before anything has changed.
     """
     former = select_parts(app)
     parts = rebuild_parts(

@@ -17,9 +17,9 @@ from shared.runtime import build_crash_point
 
 
 def build_stored_settings(pool: Pool, settings: Settings) -> PostgresStoredSettings:
-    """Return the store of settings.
+    """Return the store of settings that are kept in the database.
 
-    It reads or creates the secret key only to encrypt or decrypt a secret.
+    The secret key is read, or created, only to encrypt or decrypt a secret.
     """
     return PostgresStoredSettings(
         pool,
@@ -59,8 +59,9 @@ async def open_stored_settings(
 
 @asynccontextmanager
 async def open_telegram_bots(database_url: str) -> AsyncIterator[PostgresTelegramBots]:
-    """Open the list of Telegram bots over a separate connection, which is closed at the end of the
-    context.
+    """Open the store of Telegram bots over a separate connection, which is closed at the end of the context.
+
+    Raises StorageUnavailable.
     """
     pool = await open_pool(database_url, size=1)
     try:

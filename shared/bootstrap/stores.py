@@ -200,7 +200,9 @@ class Stores:
 def build_stores(
     pool: asyncpg.Pool[asyncpg.Record], *, timezone: str = "UTC", crash_point: CrashPoint = ignore_crash_point
 ) -> Stores:
-    """Return all stores; days of spending begin at midnight in `timezone`."""
+    """Return all stores on one connection pool; days of spending and statistics begin at midnight in
+    `timezone`.
+    """
     account_links = PostgresAccountLinks(pool, timezone=timezone)
 
     def make_lazy(module: str, name: str) -> Any:
@@ -282,7 +284,9 @@ def build_stores(
 
 
 def change_timezone(stores: Stores, pool: asyncpg.Pool[asyncpg.Record], settings: Settings) -> Stores:
-    """Return the stores with another time zone for the beginning of days."""
+    """Return the stores with the time zone of `settings`; those that count by days are replaced, the others
+    kept.
+    """
     zone = settings.timezone
     account_links = PostgresAccountLinks(pool, timezone=zone)
     return replace(
@@ -300,7 +304,11 @@ def change_timezone(stores: Stores, pool: asyncpg.Pool[asyncpg.Record], settings
 
 @asynccontextmanager
 async def open_stores(database_url: str, *, size: int = 2) -> AsyncIterator[Stores]:
-    """Open all stores for a short task, such as a verb of the command line; the context closes the pool."""
+    """Open all stores for a short task, such as a verb of the command line.
+
+    The context closes the pool of at most `size` connections; days begin at midnight UTC. Raises
+    StorageUnavailable.
+    """
     pool = await open_pool(database_url, size=size)
     try:
         yield build_stores(pool)

@@ -84,7 +84,7 @@ async def run_agent(
     editor: Path,
     terminal: Terminal,
 ) -> int:
-    """Run the chosen command; return exit status 0, or 1 after printing why it failed."""
+    """Run the chosen verb on the database; return exit status 0, or 1 after printing why it failed."""
     async with open_stores(database_url) as stores:
         agents = AgentEditor(
             service=build_operator_services(stores).agents, agents=stores.agents, defaults=defaults,
@@ -116,6 +116,8 @@ async def run_agent(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentEditor:
+    """Verbs of `evertalk agent`; each prints its result and returns exit status 0, or 1 after a failure."""
+
     service: AgentService
     agents: PostgresAgents
     defaults: AgentDefaults
@@ -123,16 +125,22 @@ class AgentEditor:
     say: Callable[[str], None]
 
     async def list(self) -> int:
+        """Print a table of all agents and where they answer."""
         head = ("agent", "version", "talks", "sites", "bots", "model")
         for line in format_columns([head, *map(_cells, await self.agents.list_all())], most=_AGENT_COLUMNS):
             self.say(line)
         return 0
 
     def show(self, row: AgentRow) -> int:
+        """Print the config of an agent as JSON."""
         self.say(format_json(row.config))
         return 0
 
     def export(self, row: AgentRow, file: Path | None) -> int:
+        """Write name, version and config of an agent as JSON to a new file; None prints them.
+
+        An existing file is not overwritten.
+        """
         text = format_json({"agent": row.name, "version": row.version, "config": row.config})
         if file is None:
             self.say(text)
@@ -150,6 +158,7 @@ class AgentEditor:
         return 0
 
     async def create(self, name: str) -> int:
+        """Create an agent with the deployment's settings."""
         try:
             await self.service.create_agent(name, by=COMMAND_LINE)
         except BadAgentName:
@@ -165,9 +174,10 @@ class AgentEditor:
         return 0
 
     async def import_file(self, file: Path) -> int:
-        """Create or replace the agent from an exported file; return exit status 0, or 1 if that failed.
+        """Create or replace the agent of an exported file; return exit status 0, or 1 after printing why it
+        failed.
 
-        The reason is printed. A file with a version replaces only that version, one without replaces any.
+        A file with a version replaces only that version, one without replaces any.
         """
         head = f"{file} cannot be used; nothing was changed:"
         try:
@@ -191,6 +201,10 @@ class AgentEditor:
         return self._report_done(name, stored)
 
     async def edit(self, row: AgentRow) -> int:
+        """Open the agent's config in an editor, check the draft and store it, unless another operator was
+        faster.
+        """
+
         async def store(config: Any, _: Sequence[str]) -> int:
             try:
                 stored = await self.service.change_agent(
@@ -206,6 +220,7 @@ class AgentEditor:
         return check_config(config, self.defaults)
 
     async def delete(self, row: AgentRow) -> int:
+        """Delete an agent that is not in use."""
         try:
             await self.service.delete_agent(row.name, by=COMMAND_LINE)
         except DefaultAgentStays as error:
@@ -219,6 +234,10 @@ class AgentEditor:
         return 0
 
     async def assign(self, row: AgentRow, *, site: str, bot: str, existing: bool) -> int:
+        """Let an agent answer new conversations of a site; with `existing`, move those of a site or bot, too.
+
+        A bot's agent for new conversations is in the bots file, so that only `existing` works for a bot.
+        """
         if bot:
             return await self._assign_bot(row, bot, existing)
         try:
@@ -256,6 +275,7 @@ class AgentEditor:
             self.say("What the former agent has noted of people stays with it: notes belong to an agent.")
 
     async def report_unknown(self, name: str) -> int:
+        """Print that there is no such agent, and the names of all agents; return 1."""
         names = ", ".join(row.name for row in await self.agents.list_all())
         self.say(f"There is no agent {quote_name(name)}. There are: {names}.")
         return 1

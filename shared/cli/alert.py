@@ -33,9 +33,10 @@ async def run_alert(
     say: Callable[[str], None],
     wait_seconds: float = 45.0,
 ) -> int:
-    """Send a test alert; return exit status 0 if every target received it, else 1.
+    """Store a test alert and wait for its outcomes; return exit status 0 if every target received it, else 1.
 
-    The running Evertalk sends it, so that the whole way is tested.
+    The running Evertalk sends it, so that the whole way is tested. Outcomes are printed after `wait_seconds`
+    at most.
     """
     async with open_stores(database_url) as stores:
         store, service = stores.alerts, build_operator_services(stores).alerts

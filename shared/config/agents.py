@@ -40,19 +40,25 @@ from shared.core.values.messages import ToolSpec, storable
 from shared.core.values.tokens import estimate_by_script, estimate_tools
 
 MOST_CHARS = 200_000
-"""Characters of an agent's whole config as JSON."""
+"""Most characters of an agent's whole config as JSON."""
 PERSONA_CHARS = 50_000
+"""Most characters of an agent's persona."""
 AGENT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+"""Pattern of the whole name of an agent or a site."""
 _MOST_NAMED_TOOLS = 10
 """Names of tools in one sentence of a remark."""
 _MODE = r"^[a-z0-9][a-z0-9_-]{0,19}$"
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Globs = Annotated[list[Name], Field(max_length=200)]
+"""At most 200 names of tools, which may have `*`."""
 Dollars = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+"""Dollars from 0 to a million."""
 
 
 class ConfigSection(BaseModel):
+    """Section of an agent's config; unknown keys and values of another type are refused."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
@@ -65,31 +71,38 @@ class ProviderTool(ConfigSection):
 
 
 class ToolChoice(ConfigSection):
+    """Section `tools` of an agent: the tools that it may use; None leaves a choice to the deployment."""
+
     allow: Globs | None = None
     deny: Globs | None = None
     provider: list[ProviderTool] | None = None
     servers: Annotated[list[Name], Field(max_length=100)] | None = None
-    """MCP servers whose tools it uses; all where this is left out."""
+    """MCP servers whose tools the agent may use; None means all of them."""
     search_above: Annotated[int, Field(ge=0, le=1_000)] | None = None
+    """Number of MCP tools above which two tools that search replace them; None for the default."""
 
 
 class AgentCaps(ConfigSection):
+    """Section `caps` of an agent: spending limits in dollars; None leaves the deployment's."""
+
     person_per_day_usd: Dollars | None = None
     session_usd: Dollars | None = None
 
 
 class MemoryChoice(ConfigSection):
+    """Section `memory` of an agent: most tokens that recall may add to a turn; None leaves the policy's."""
+
     recall_tokens: Annotated[int, Field(ge=0, le=4_000)] | None = None
 
 
 class AgentConfig(ConfigSection):
-    """`agents.config`; what is left out is as the deployment has it."""
+    """Config of an agent, as in `agents.config`; None means that the deployment's setting applies."""
 
     name: Annotated[str, Field(min_length=1, max_length=80)] | None = None
     """Name of the assistant."""
     persona: Annotated[str, Field(max_length=PERSONA_CHARS)] | None = None
     workspace: Annotated[str, Field(min_length=1, max_length=500)] | None = None
-    """A folder: a name below the data folder's `workspaces`, or an absolute path."""
+    """Folder of the agent's files: a name below the data folder's `workspaces`, or an absolute path."""
     model: Name | None = None
     models: Annotated[list[Name], Field(max_length=20)] | None = None
     """Models that people may choose with `/model`."""
@@ -102,7 +115,7 @@ class AgentConfig(ConfigSection):
     ) = None
     summary_model: Name | None = None
     helper_model: Name | None = None
-    """Works for `delegate`; the agent's own where it is left out."""
+    """Model of the helpers that the tool `delegate` runs; None means the agent's own model."""
     preset: Any = None
     """Checked with `context` by `core/context/overrides.py`."""
     context: Any = None
@@ -116,7 +129,10 @@ class AgentConfig(ConfigSection):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRow:
-    """Agent with its config and where it answers, for operators."""
+    """Agent with its config, the version of that, and the sites and bots where it answers, for operators.
+
+    `sessions` is the number of its conversations.
+    """
 
     id: int
     name: str
@@ -125,7 +141,7 @@ class AgentRow:
     sessions: int = 0
     sites: tuple[str, ...] = ()
     bots: tuple[str, ...] = ()
-    """Each by user name if Telegram has returned it, else by number."""
+    """Bots by user name if Telegram has returned that, else by id."""
 
 
 class BadAgentConfig(EvertalkError):
@@ -141,20 +157,20 @@ class BadAgentConfig(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentDefaults:
-    """Defaults of an agent: the deployment's policy and numbers, its models, its folders."""
+    """Policy, models, tools and folders of the deployment, against which an agent's config is checked."""
 
     policy: ContextPolicy
     context_window: int | None = None
     operator_policy: Mapping[str, Any] = field(default_factory=dict)
     models: Collection[str] = ()
-    """Names that lead to a model; empty when that is not known."""
+    """Names of known models, for remarks on others; empty if they are not known."""
     load_workspace: Callable[[str], Workspace] = lambda _folder: EMPTY
     tools: tuple[ToolSpec, ...] = (SAVE_MEMORY,)
     """Built-in tools, before the agent's own selection."""
     offered: tuple[ToolSpec, ...] | None = None
     """Tools that the agent selected, with those of servers; None if these are unknown."""
     servers: Collection[str] | None = None
-    """Names of MCP servers; None where they are not known."""
+    """Names of MCP servers; None if they are not known, so that none is refused."""
     workspaces: Path | None = None
     """Folder that a workspace must be in; None for an operator with a shell, who may name any."""
     stored_workspace: object = None
@@ -162,7 +178,10 @@ class AgentDefaults:
 
 
 def read_config(text: str) -> Any:
-    """Parse a config from JSON; raises BadAgentConfig for bad syntax, duplicate keys, NaN or its length."""
+    """Return the value of a config in JSON, without checking its keys.
+
+    Raises BadAgentConfig for bad syntax, duplicate keys, NaN, or more than `MOST_CHARS` characters.
+    """
     if len(text) > MOST_CHARS:
         raise BadAgentConfig([f"has {len(text):,} characters; {MOST_CHARS:,} is the most"])
     try:
@@ -176,7 +195,10 @@ def read_config(text: str) -> Any:
 
 
 def check_config(config: object, defaults: AgentDefaults) -> tuple[str, ...]:
-    """Check a config; return remarks on probable mistakes, each a sentence. Raises BadAgentConfig."""
+    """Check an agent's config; return remarks on probable mistakes, each a sentence.
+
+    Raises BadAgentConfig with all problems, each with its place in the config.
+    """
     if not isinstance(config, Mapping):
         raise BadAgentConfig([f"must be an object such as {{}}, not {_quote(config)}"])
     problems = [*find_unstorable(config), *_shape_problems(config), *_folder_problems(config, defaults)]
@@ -204,7 +226,11 @@ def _shape_problems(config: Mapping[str, Any]) -> Iterator[str]:
 def describe_problem(
     detail: ErrorDetails, sections: Mapping[tuple[str, ...], type[BaseModel]], patterns: Mapping[str, str]
 ) -> str:
-    """Return a validation error as a sentence; `patterns` has the sentence for each regular expression."""
+    """Return a validation error of pydantic as a sentence that begins with its place.
+
+    `sections` has the model of each section by its place, for suggestions of keys; `patterns` the sentence
+    for each regular expression.
+    """
     place = detail["loc"][:-1] if detail["loc"][-1:] == ("[key]",) else detail["loc"]
     where = _path(place)
     if detail["type"] == "extra_forbidden":
@@ -359,7 +385,7 @@ def _with_place(problem: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveConfig:
-    """Effective configuration of an agent."""
+    """Policy, token budget, tools and system prompt that result from an agent's config and the defaults."""
 
     policy: ContextPolicy
     inherited: ContextPolicy
@@ -373,7 +399,7 @@ class EffectiveConfig:
 
 
 def resolve_effective_config(config: Mapping[str, Any], defaults: AgentDefaults) -> EffectiveConfig:
-    """Compute an agent's policy, token budget, tools and system prompt; raises BadAgentConfig."""
+    """Return the policy, token budget, tools and system prompt of an agent. Raises BadAgentConfig."""
     check_config(config, defaults)
     own, _ = _build_policy(config, defaults)
     inherited, _ = _build_policy({**config, "context": None}, defaults)

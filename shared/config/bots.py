@@ -25,19 +25,24 @@ from shared.config.secret_files import find_secret
 from shared.config.settings import BadSettings, Settings, SettingsProblem, load_environment
 
 FIRST_TOKEN = "TELEGRAM_BOT_TOKEN"  # noqa: S105 - the name of a variable
+"""Environment variable with the token of the first bot."""
 DEFAULT_AGENT = "default"
+"""Name of the agent that answers where no other is chosen."""
 MOST_BOTS = 50
+"""Most bots in the bots file, and most in the setting."""
 _FILE, _SETTING = "EVERTALK_TELEGRAM_BOTS_FILE", "EVERTALK_TELEGRAM_BOTS"
 _KEYS = ("token_env", "agent", "audience", "access", "allowed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BotConfig:
-    """Operator's settings of one Telegram bot."""
+    """Operator's settings of one Telegram bot; `allowed` are ids of people and groups."""
 
     token: SecretStr
     token_name: str
-    """The variable that holds the token: how people know which bot is meant before its name is known."""
+    """Environment variable that holds the token; it names the bot until Telegram has returned its user
+    name.
+    """
     agent: str
     audience: TelegramAudience
     access: TelegramAccess
@@ -46,6 +51,7 @@ class BotConfig:
 
     @property
     def bot_id(self) -> int:
+        """Id of the bot, which is the part of its token before the colon."""
         return int(self.token.get_secret_value().partition(":")[0])
 
     @property
@@ -55,9 +61,11 @@ class BotConfig:
 
 
 def load_bots(settings: Settings, environ: Mapping[str, str] | None = None) -> tuple[BotConfig, ...]:
-    """Return all configured bots; empty without Telegram. Raises BadSettings, with every problem at once.
+    """Return all configured bots: that of the first token, of the bots file, and of the setting; empty
+    without Telegram.
 
-    `environ` holds the tokens of the bots in the bots file, None for what `load_environment` returns.
+    `environ` holds the tokens of the bots in the file; None means the environment and the `.env` file. Raises
+    BadSettings with every problem at once.
     """
     problems: list[SettingsProblem] = []
     bots: list[BotConfig] = []
@@ -76,7 +84,9 @@ def load_bots(settings: Settings, environ: Mapping[str, str] | None = None) -> t
 
 
 def check_stored_bots(settings: Settings) -> None:
-    """Check the bots of EVERTALK_TELEGRAM_BOTS. Raises BadSettings."""
+    """Check the bots of EVERTALK_TELEGRAM_BOTS and their tokens; return nothing. Raises BadSettings with
+    every problem.
+    """
     problems: list[SettingsProblem] = []
     _load_stored_bots(settings, problems)
     if problems:
@@ -100,7 +110,7 @@ def _load_stored_bots(settings: Settings, problems: list[SettingsProblem]) -> li
 
 
 def find_remarks(bots: tuple[BotConfig, ...], settings: Settings) -> tuple[str, ...]:
-    """Return warnings for the operator about who may talk with the bots; empty if there are none."""
+    """Return warnings for the operator about who may talk with the bots, each a sentence; empty for none."""
     return tuple(remark for bot in bots for remark in _remarks(bot, settings))
 
 

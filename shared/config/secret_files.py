@@ -6,12 +6,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 SUFFIX = "_FILE"
+"""End of the name of a variable that names the file of a secret."""
 MAX_BYTES = 65_536
-"""Size limit of such a file; the longest setting has 8,000 characters."""
+"""Most bytes of such a file; the longest setting has 8,000 characters."""
 
 
 def read_secret_file(path: str) -> str:
-    """Return the text of a file without its line end; raises ValueError, which never shows the text."""
+    """Return the text of a file without line breaks at its end.
+
+    Raises ValueError if the file is missing, unreadable, empty, too large or not UTF-8; the message never
+    contains the text.
+    """
     try:
         if not Path(path).is_file():
             raise ValueError(f"there is no file {path}")
@@ -31,7 +36,10 @@ def read_secret_file(path: str) -> str:
 
 
 def find_secret(environ: Mapping[str, str], name: str) -> str | None:
-    """Return the value of a variable or of its file, None if neither is set. Raises ValueError."""
+    """Return the value of a variable, else the text of the file that NAME_FILE names; None if neither is set.
+
+    An empty variable counts as not set. Raises ValueError if both are set or the file cannot be used.
+    """
     value, path = environ.get(name), environ.get(f"{name}{SUFFIX}")
     if value and path:
         raise ValueError(f"is set beside {name}{SUFFIX}: leave one of them out")
@@ -39,13 +47,18 @@ def find_secret(environ: Mapping[str, str], name: str) -> str | None:
 
 
 class SecretEnvironment(Mapping[str, str]):
-    """Variables of an environment; one that is missing is read from the file that NAME_FILE names."""
+    """Variables of an environment; a missing one is read from the file that NAME_FILE names.
+
+    Iteration yields only the variables themselves.
+    """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
 
     def __getitem__(self, name: str) -> str:
-        """Raises KeyError, or ValueError for a file that cannot be used."""
+        """Return the value of a variable or of its file. Raises KeyError, or ValueError for a file that
+        cannot be used.
+        """
         if (found := find_secret(self._environ, name)) is None:
             return self._environ[name]
         return found

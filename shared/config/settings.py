@@ -35,17 +35,24 @@ from shared.core.context.settings_conflicts import misfits
 
 PREFIX = "EVERTALK_"
 ENV_FILE_NAME = "EVERTALK_ENV_FILE"
-"""Variable with the path of the `.env` file; empty means none. Tests avoid an operator's file by it."""
+"""Environment variable with the path of the `.env` file; empty means none. Tests avoid an operator's file by
+it.
+"""
 
 ORIGINS_NAME = "EVERTALK_ORIGINS"
-"""Variable by which `up` tells its processes the sources of settings, such as `REDIS_URL=file`."""
+"""Environment variable by which `up` passes the sources of settings to its processes, such as
+`REDIS_URL=file`.
+"""
 
 SettingSource = Literal["environment", "file", "stored", "default"]
+"""Source of a setting's value: environment, `.env` file, database or default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsProblem:
-    """One setting that cannot be used; `value` is already safe to print."""
+    """Setting that cannot be used, by its environment name; `value` is hidden for secrets, so it can be
+    printed.
+    """
 
     name: str
     value: str
@@ -56,7 +63,7 @@ class SettingsProblem:
 
 
 class BadSettings(Exception):
-    """The configuration cannot be used; every problem is named at once."""
+    """The configuration cannot be used; `problems` has every problem."""
 
     def __init__(self, problems: tuple[SettingsProblem, ...]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -67,7 +74,7 @@ class Settings(
     OperationSettings, AlertSettings, PeopleSettings, SpendingSettings, RecallSettings, VoiceSettings,
     ModelSettings, ContextSettings, TelegramSettings, HostingSettings, ConnectionSettings, BaseSettings,
 ):  # fmt: skip
-    """All settings, each declared in a module of `shared/config/fields`.
+    """All settings, each declared in a module of `shared/config/fields`; load them by `load_settings`.
 
     pydantic lists the fields of the last base first: connections first, operations last.
     """
@@ -89,6 +96,7 @@ class Settings(
 
     @property
     def telegram_default_audience(self) -> TelegramAudience:
+        """Audience of bots that name none: the one that is set, else the profile."""
         return self.telegram_audience or self.profile
 
     @property
@@ -98,39 +106,49 @@ class Settings(
 
     @property
     def alert_targets(self) -> tuple[str, ...]:
-        """Targets of alerts that are set up: `telegram:CHAT` for each chat, `webhook` and `email`."""
+        """Configured targets of alerts: `telegram:CHAT` for each chat, `webhook` and `email`; empty for
+        none.
+        """
         chats = tuple(f"telegram:{chat}" for chat in self.alert_telegram_chats)
         webhook = ("webhook",) if self.alert_webhook_url is not None else ()
         return (*chats, *webhook, *(("email",) if self.alert_smtp_url is not None else ()))
 
     @property
     def backups(self) -> Path:
-        """Folder of the backups, with the log of erasures beside them."""
+        """Folder of the backups and of the erasure log."""
         return self.backup_dir or self.data_dir / "backups"
 
     def direct_url(self, database_url: str) -> str:
-        """Return the address without a pooler, for connections that need a server session."""
+        """Return the database's address without a connection pooler, for connections that need a server
+        session.
+
+        That is EVERTALK_DIRECT_DATABASE_URL if the operator has set it beside DATABASE_URL, else
+        `database_url`.
+        """
         direct = self.direct_database_url
         return database_url if direct is None or self.database_url is None else direct.get_secret_value()
 
     @property
     def encoder_socket(self) -> Path:
+        """Socket of the encoder's process: the one that is set, else `meaning.sock` in the data folder."""
         return self.meaning_socket or self.data_dir / "meaning.sock"
 
     @property
     def embedded_postgres(self) -> bool:
+        """True if no DATABASE_URL is set, so that `up` starts PostgreSQL."""
         return self.database_url is None
 
     @property
     def embedded_redis(self) -> bool:
+        """True if no REDIS_URL is set, so that `up` starts Valkey."""
         return self.redis_url is None
 
 
 def load_settings(env_file: Path | None = None, **overrides: Any) -> Settings:
-    """Read and check all settings; raise `BadSettings`, which names every problem at once.
+    """Read and check all settings from overrides, environment and `.env` file, in this order of precedence.
 
-    Overrides are by field name and win over the environment, which wins over the file. A secret may come
-    from the file that NAME_FILE names.
+    `overrides` are by field name; `env_file` None means the default one. A secret may come from the file that
+    NAME_FILE names. Raises BadSettings, which names every problem at once.
     """
     from_files = _read_secret_files(_read_variables(env_file))
     try:
@@ -172,7 +190,9 @@ def _contradictions(settings: Settings) -> Iterator[SettingsProblem]:
 
 
 def load_policy_overrides(settings: Settings) -> dict[str, Any]:
-    """Return the policy fields that the operator has set, by field name."""
+    """Return the fields of the context policy that the operator has set, with their values; unset ones are
+    missing.
+    """
     names = (field for field, declared in list_declarations().items() if declared.of_policy)
     numbers = {name: getattr(settings, name) for name in names}
     return {name: value for name, value in numbers.items() if value not in (None, ())}
@@ -223,14 +243,15 @@ def _transcribe_contradictions(settings: Settings) -> Iterator[SettingsProblem]:
 
 
 def open_secret(secret: SecretStr | None) -> str:
-    """Return the secret as plain text; empty for None."""
+    """Return the secret as plain text; "" for None."""
     return "" if secret is None else secret.get_secret_value()
 
 
 def load_environment(env_file: Path | None = None) -> Mapping[str, str]:
-    """Return all variables that are set, with the secrets read from files. Raises BadSettings.
+    """Return all variables that are set, with the secrets read from files.
 
-    The environment wins over `.env`. Variables that name files of secrets are left out.
+    The environment wins over the `.env` file, empty variables count as not set. Variables that name files of
+    secrets are left out. Raises BadSettings if such a file cannot be used.
     """
     variables, names = _read_variables(env_file), list_setting_names()
     files = {name.upper() for name in list_secret_file_names()}
@@ -239,12 +260,12 @@ def load_environment(env_file: Path | None = None) -> Mapping[str, str]:
 
 
 def list_secret_file_names() -> dict[str, str]:
-    """Return, for each variable that names a file with a secret, the settings field the file fills."""
+    """Return the settings field that a file of a secret fills, by the variable that names the file."""
     return {f"{name}{SUFFIX}": field for field, name in list_setting_names().items() if is_secret(field)}
 
 
 def find_secret_files(env_file: Path | None = None) -> dict[str, str]:
-    """Return the path of each secret, by field, that comes from a file."""
+    """Return the path of each secret that comes from a file, by settings field."""
     given = {name.upper(): value for name, value in _read_variables(env_file).items()}
     return {field: given[name] for name, field in list_secret_file_names().items() if name in given}
 
@@ -280,7 +301,7 @@ def _read_variables(env_file: Path | None) -> dict[str, str]:
 def find_setting_sources(
     env_file: Path | None = None,
 ) -> dict[str, SettingSource]:
-    """Where each setting, by field, comes from just now."""
+    """Return where the value of each setting comes from now, by settings field."""
     if told := _list_sources():
         return {field: told.get(name, "default") for field, name in list_setting_names().items()}
     path = env_file or default_env_file()
@@ -306,12 +327,14 @@ def _list_sources() -> dict[str, SettingSource]:
 
 
 def is_secret(field: str) -> bool:
-    """Whether a setting may never be shown."""
+    """Return whether a setting, by its field, may never be shown."""
     return "SecretStr" in str(Settings.model_fields[field].annotation)
 
 
 def find_mcp_file(settings: Settings) -> Path | None:
-    """The file that names servers of the Model Context Protocol, where there is one."""
+    """Return the file that names MCP servers: the configured one, else `mcp.json` in the data folder; None
+    without it.
+    """
     if settings.mcp_file is not None:
         return settings.mcp_file
     usual = settings.data_dir / "mcp.json"
@@ -319,7 +342,11 @@ def find_mcp_file(settings: Settings) -> Path | None:
 
 
 def resolve_secret_key(settings: Settings) -> bytes:
-    """The key that protects stored secrets: from the environment, else made once beside the data."""
+    """Return the key that protects stored secrets: from the settings, else from a file in the data folder.
+
+    With the embedded database the file is created at the first call. Raises BadSettings if neither exists
+    with another database.
+    """
     if settings.secret_key is not None:
         return settings.secret_key.get_secret_value().encode()
     path = settings.data_dir / "secret_key"
@@ -346,7 +373,7 @@ def _read_or_make_key(path: Path) -> bytes:
 
 @functools.cache
 def list_declarations() -> Mapping[str, Declaration]:
-    """Return what each setting declares beside its type, by field."""
+    """Return what each setting declares beside its type, by settings field."""
     return {
         field: next(one for one in spec.metadata if isinstance(one, Declaration))
         for field, spec in Settings.model_fields.items()
@@ -364,7 +391,7 @@ def describe_default(field: str) -> str:
 
 
 def list_setting_names() -> dict[str, str]:
-    """Environment name of each setting, by field."""
+    """Return the environment variable of each setting, by settings field."""
     names = {}
     for field, spec in Settings.model_fields.items():
         alias = spec.validation_alias
@@ -374,7 +401,11 @@ def list_setting_names() -> dict[str, str]:
 
 
 def find_unknown_names(environ: Mapping[str, str] | None = None) -> dict[str, str | None]:
-    """`EVERTALK_` variables that mean nothing here, each with the nearest name that does."""
+    """Return the variables that begin with `EVERTALK_` but are no setting, each with the nearest name, None
+    without one.
+
+    None as `environ` means the environment of this process.
+    """
     known = {*list_setting_names().values(), *list_secret_file_names(), ENV_FILE_NAME, ORIGINS_NAME}
     given = os.environ if environ is None else environ
     ours = sorted(name for name in given if name.upper().startswith(PREFIX))
@@ -383,7 +414,10 @@ def find_unknown_names(environ: Mapping[str, str] | None = None) -> dict[str, st
 
 
 def default_env_file() -> Path | None:
-    """`.env` of the checkout, unless EVERTALK_ENV_FILE names another (or, empty, none)."""
+    """Return the path of the `.env` file: the one that EVERTALK_ENV_FILE names, else that of the checkout.
+
+    None if EVERTALK_ENV_FILE is empty. The file need not exist.
+    """
     named = os.environ.get(ENV_FILE_NAME)
     if named is not None:
         return Path(named) if named else None

@@ -25,6 +25,7 @@ _IN_WORDS = {
 }
 
 AUDIENCES = ("personal", "public")
+"""Values of a site's audience."""
 ROW_FIELDS = frozenset({"agent", "audience", "origins"})
 """Fields of a site that are columns of its row, outside of the config."""
 _ORIGIN = re.compile(r"(https?://)?(\*\.)?([A-Za-z0-9.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?")
@@ -35,19 +36,19 @@ LongText = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class SiteTexts(ConfigSection):
-    """Texts of one language; a missing one falls back to the site, then to the program."""
+    """Texts of a site in one language; a missing one falls back to the site's own, then to the program's."""
 
     title: ShortText | None = None
     welcome: LongText | None = None
     starters: Annotated[list[StarterText], Field(max_length=6)] | None = None
     offline_text: LongText | None = None
     ai_notice: LongText | None = None
-    """Instead of the program's own line that one is talking to an AI."""
+    """Line that replaces the program's own notice that an AI answers."""
     launcher_label: ShortText | None = None
 
 
 class SiteConfig(SiteTexts):
-    """`sites.config`."""
+    """Config of a site, as in `sites.config`; None means that the program's default applies."""
 
     accent: Annotated[str, Field(pattern=_COLOUR)] | None = None
     font: Annotated[str, Field(pattern=_FONT)] | None = None
@@ -55,23 +56,25 @@ class SiteConfig(SiteTexts):
     position: Literal["left", "right"] | None = None
     privacy_url: Annotated[str, Field(min_length=1, max_length=500)] | None = None
     verified: Literal["off", "optional", "required"] = "off"
-    """Whether people may, or must, come with the site's signature."""
+    """Whether people may (`optional`) or must (`required`) be identified by the site's signature."""
     webview: bool = False
     """True for apps with an embedded page, which send no origin, or `null`."""
     uploads: bool | None = None
-    """May visitors send files; None: in personal conversations, not in public ones."""
+    """True if visitors may send files; None allows it in personal conversations only."""
     imports: bool | None = None
-    """May visitors import their past; None: who is signed in, and in personal conversations."""
+    """True if visitors may import earlier conversations; None allows it to people who are signed in, and in
+    personal conversations.
+    """
     handover: bool = True
     memory_toasts: bool = False
     ask_name: bool = False
-    """Whether the empty chat asks visitors who are not signed in what to call them."""
+    """True if the empty chat asks visitors who are not signed in for their name."""
     conversations: Literal["one", "many"] = "one"
-    """How many one person may have."""
+    """Number of conversations that one person may have."""
     texts: (
         Annotated[dict[Annotated[str, Field(pattern=_LANGUAGE)], SiteTexts], Field(max_length=40)] | None
     ) = None
-    """The same in other languages."""
+    """Texts in other languages, by language tag."""
 
 
 class BadSiteConfig(EvertalkError):
@@ -86,7 +89,10 @@ class BadSiteConfig(EvertalkError):
 
 
 def read_site_config(config: object) -> SiteConfig:
-    """Return a site's validated configuration. Raises BadSiteConfig with all problems."""
+    """Return a site's config as a validated value.
+
+    Raises BadSiteConfig with all problems, each with its place.
+    """
     if not isinstance(config, Mapping):
         raise BadSiteConfig(["must be an object such as {}"])
     problems = [*find_unstorable(config), *_shape_problems(config), *_link_problems(config)]
@@ -96,7 +102,11 @@ def read_site_config(config: object) -> SiteConfig:
 
 
 def check_site(whole: object) -> tuple[str, ...]:
-    """Check a site's row and config in one object; return no remarks. Raises BadSiteConfig."""
+    """Check a site's row and config, in one object as forms edit them; return an empty tuple, since there are
+    no remarks.
+
+    Raises BadSiteConfig with all problems.
+    """
     if not isinstance(whole, Mapping):
         raise BadSiteConfig(["must be an object such as {}"])
     problems = list(_row_problems(whole))
@@ -132,7 +142,9 @@ def _strip_unprintable(text: str) -> str:
 
 
 def select_texts(config: SiteConfig, language: str) -> dict[str, Any]:
-    """Return the texts for a language; `de-AT` falls back to `de`."""
+    """Return a site's texts for a language tag, by field; missing ones fall back from `de-AT` to `de`, then
+    to the site's own.
+    """
     tags = {tag.lower(): texts for tag, texts in (config.texts or {}).items()}
     wanted = language.replace("_", "-").lower()
     found = config.model_dump(include=set(SiteTexts.model_fields), exclude_none=True)
@@ -143,7 +155,9 @@ def select_texts(config: SiteConfig, language: str) -> dict[str, Any]:
 
 
 def build_public_config(config: SiteConfig, language: str) -> dict[str, Any]:
-    """Return the site's settings that a page may read before the first hello."""
+    """Return the settings of a site that a page may read before it connects, with the texts for
+    `language`.
+    """
     shown: dict[str, Any] = {"starters": [], **select_texts(config, language)}
     if config.accent and (accent := full_hex(config.accent)):
         shown |= {"accent": accent, "on_accent": text_on(accent)}
@@ -184,7 +198,10 @@ def _link_problems(config: Mapping[str, Any]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteView:
-    """Site with its agent, origins and configuration, for operators."""
+    """Site with its agent, origins, config and the version of that, for operators.
+
+    `visitors` is the number of its visitors.
+    """
 
     name: str
     agent: str
@@ -212,5 +229,5 @@ def parse_site_form(name: str, whole: Mapping[str, Any], *, version: int) -> Sit
 
 
 def build_secret_context(site: str, secret_id: str) -> str:
-    """Return the context that a sealed secret is bound to."""
+    """Return the text that a site's secret is sealed with; opening the secret needs the same text."""
     return f"site-secret:{site}:{secret_id}"

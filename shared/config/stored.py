@@ -30,6 +30,7 @@ folder for copies of backups is only written to.
 SEVERAL_SECRETS = tuple(field for field, declared in list_declarations().items() if declared.by_purpose)
 """Settings that are a JSON object of secrets: keys by address of their server, tokens by id of their bot."""
 MOST_CHARS = 8000
+"""Most characters of one stored setting."""
 _ADDRESS_OF = {
     list_setting_names()[field]: list_setting_names()[declared.sent_to]
     for field, declared in list_declarations().items()
@@ -40,7 +41,10 @@ _ADDRESS_OF = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSetting:
-    """Stored setting; `text` is None after it was removed. The text of a secret is not shown to operators."""
+    """Setting that operators have stored; `text` is None after it was removed.
+
+    `version` is that of its change. Operators never see the text of a secret.
+    """
 
     name: str
     text: str | None
@@ -51,26 +55,28 @@ class StoredSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSettings:
-    """All stored settings, and the version that the next change must name."""
+    """All stored settings, and the version of the newest change, which the next change must name."""
 
     version: int
     rows: tuple[StoredSetting, ...] = ()
 
     @property
     def values(self) -> dict[str, str]:
+        """Stored values by environment variable, without removed ones."""
         return {row.name: row.text for row in self.rows if row.text is not None}
 
 
 def list_storable() -> dict[str, str]:
-    """Return the field name of each setting that can be stored, by its environment name."""
+    """Return the settings field of each setting that can be stored, by its environment variable."""
     names = list_setting_names()
     return {names[field]: field for field in STORABLE}
 
 
 def find_locked() -> frozenset[str]:
-    """Return environment names of settings whose value comes from the environment or `.env`.
+    """Return the environment variables of settings whose value comes from the environment or `.env`.
 
-    If a key comes from there, its server's address counts too, so that no stored address gets the key.
+    Operators cannot store these. If a key comes from there, its server's address counts, too, so that no
+    stored address gets the key.
     """
     names = list_setting_names()
     given = {names[field] for field, origin in find_setting_sources().items() if origin in _OUTSIDE}
@@ -81,7 +87,10 @@ _OUTSIDE = ("environment", "file")
 
 
 def load_with_stored(values: Mapping[str, str], **overrides: Any) -> Settings:
-    """Return the settings in force with these stored values. Raises BadSettings."""
+    """Return the settings in force with these stored values, given by environment variable.
+
+    The environment and `.env` win over them, `overrides` by field name over both. Raises BadSettings.
+    """
     locked = find_locked()
     given = {
         field: values[name] if name in values else Settings.model_fields[field].get_default()
@@ -116,7 +125,10 @@ def merge_secrets(stored: Mapping[str, str], changes: Mapping[str, str | None]) 
 
 
 def apply_changes(stored: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the stored values after a change. Raises BadSettings with every field that is refused."""
+    """Return the stored values after a change, by environment variable; nothing is stored.
+
+    None or "" as a change removes the value. Raises BadSettings with every field that is refused.
+    """
     if problems := tuple(_refusals(stored, changes)):
         raise BadSettings(problems)
     wanted = {**stored, **changes}

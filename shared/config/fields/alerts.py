@@ -19,6 +19,8 @@ from shared.config.fields.kinds import (
 
 
 class AlertSettings(BaseModel):
+    """Settings of hooks of summaries, of alerts to operators, and of push services."""
+
     compaction_hook_url: Annotated[
         WebhookAddress | None,
         Declaration(

@@ -11,6 +11,8 @@ from shared.config.fields.kinds import BotToken, PostgresAddress, RedisAddress, 
 
 
 class ConnectionSettings(BaseModel):
+    """Settings of model providers, of the first bot, and of existing PostgreSQL and Redis servers."""
+
     anthropic_api_key: Annotated[
         SecretStr | None,
         Declaration(

@@ -12,6 +12,8 @@ from shared.core.presets.catalog import PRESETS
 
 
 class ContextSettings(BaseModel):
+    """Settings of the context policy; None takes the preset's value."""
+
     preset: Annotated[
         PresetName,
         Declaration(

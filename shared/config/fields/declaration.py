@@ -7,6 +7,7 @@ from typing import Literal
 
 ProcessName = Literal["web", "bot", "worker"]
 ALL: tuple[ProcessName, ...] = ("web", "bot", "worker")
+"""All processes, for secrets that each of them needs."""
 
 Table = Literal[
     "Model provider", "Storage and processes", "HTTP", "Telegram", "Context", "Agents and tools", "Spending",
@@ -21,8 +22,10 @@ Section = Literal[
 """Forms of the dashboard's page Settings; `web/static/dashboard/settings_fields.js` has their names."""
 
 Container = Literal["variable", "fixed", "file", "absent"]
-"""Source of a value in a container of docker-compose.yml: a variable of `.env`, a value that the file itself
-gives, a mounted secret, or none, since containers work without the setting.
+"""Source of a setting's value in docker-compose.yml: a variable of `.env`, a value that the file itself has,
+a mounted secret, or none.
+
+`absent` means that containers work without the setting.
 """
 
 
@@ -49,7 +52,7 @@ class FormRow:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Where a setting appears, and which processes are given it."""
+    """Places where a setting appears, and the processes that get its value."""
 
     table: Table
     _: KW_ONLY
@@ -61,14 +64,14 @@ class Declaration:
     sent_to: str = ""
     """Field with the address of a key's server; the key is sent nowhere else."""
     processes: tuple[ProcessName, ...] | None = None
-    """Processes that are given a secret; None for a plain setting, which all processes are given."""
+    """Processes that get a secret setting, () for none; None for a plain setting, which all processes get."""
     container: Container = "variable"
     per_host: bool = False
     """True if hosts of one installation may differ in it."""
     of_policy: bool = False
-    """True if the field of the same name of the context policy takes the value."""
+    """True if the value overrides the field of the same name in the context policy."""
 
     @property
     def is_storable(self) -> bool:
-        """True if operators may change the setting while Evertalk runs."""
+        """True if operators can store the setting in the database, and so change it while Evertalk runs."""
         return self.form is not None or self.by_purpose

@@ -14,13 +14,17 @@ from shared.config.fields.kinds import AbsolutePath, Networks, Origins, Port, Qu
 
 
 def default_data_dir() -> Path:
-    """The user's data folder; for root the system's, so that servers can run without its rights."""
+    """Return the user's data folder; for root `/var/lib/evertalk`, so that servers can run without root's
+    rights.
+    """
     if os.name == "posix" and os.geteuid() == 0:
         return Path("/var/lib/evertalk")
     return Path(platformdirs.user_data_dir("evertalk", appauthor=False))
 
 
 class HostingSettings(BaseModel):
+    """Settings of the place where Evertalk runs, of its address, time zone and profile."""
+
     data_dir: Annotated[
         AbsolutePath,
         Declaration("Storage and processes", default="user's data folder", per_host=True, container="fixed"),

@@ -29,6 +29,7 @@ from shared.core.tools.reminders import parse_quiet_hours
 from shared.core.tools.web_address import is_this_machine
 
 MIN_SECRET_CHARS = 32
+"""Fewest characters of a secret that signs messages."""
 # Telegram gives 35 characters behind the colon; a Bot API server of one's own may give more.
 _BOT_TOKEN = re.compile(r"[0-9]{3,20}:[A-Za-z0-9_-]{35,80}")
 _WEBHOOK_SECRET = re.compile(r"[A-Za-z0-9_-]{32,256}")
@@ -56,7 +57,7 @@ def parse_chat_ids(words: Sequence[object]) -> tuple[int, ...]:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON text. Raises ValueError, whose message shows nothing of the text."""
+    """Return the value of a JSON text. Raises ValueError, whose message does not contain the text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -64,9 +65,9 @@ def parse_json(text: str) -> Any:
 
 
 def read_secrets(secret: SecretStr | str | None) -> dict[str, str]:
-    """Return the secrets of a setting by name; empty if it is not set.
+    """Return the secrets of a setting by name, from its JSON object; empty if the setting is None or "".
 
-    The setting is a JSON object of texts. Raises ValueError, whose message shows no secret.
+    Raises ValueError, whose message contains no secret.
     """
     text = secret.get_secret_value() if isinstance(secret, SecretStr) else secret
     found = parse_json(text) if text else {}
@@ -276,50 +277,78 @@ def _check_preset(name: str) -> str:
 
 
 Dollars = Annotated[Decimal, Field(ge=0, max_digits=12, decimal_places=6)]
+"""Amount of at least 0 dollars, with at most 6 decimals."""
 Tokens = Annotated[int, Field(gt=0, le=100_000_000)]
+"""Number of tokens, from 1 to 100 million."""
 Turns = Annotated[int, Field(ge=1, le=1_000_000)]
+"""Number of turns, rounds or messages, from 1 to a million."""
 Port = Annotated[int, Field(ge=0, le=65535)]
+"""TCP port; 0 picks a free one."""
 
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-"""A list written as `a, b c` in the environment."""
+"""Texts written as `a, b c` in the environment: separated by commas or blanks."""
 FewModels = Annotated[tuple[str, ...], NoDecode, Field(max_length=4), BeforeValidator(_split)]
+"""At most four names of models, written like `Words`."""
 Networks = Annotated[Words, AfterValidator(_check_networks)]
+"""IP addresses and networks such as `10.0.0.0/8`, written like `Words`."""
 Origins = Annotated[Words, AfterValidator(_check_origins)]
+"""Origins such as `https://example.org`, in small letters, written like `Words`."""
 PushOrigins = Annotated[Words, AfterValidator(_check_push_origins)]
+"""Origins of push services, which may be http, written like `Words`."""
 MailAddresses = Annotated[Words, AfterValidator(_check_recipients)]
+"""Mail addresses, each once, written like `Words`."""
 ChatIds = Annotated[tuple[int, ...], NoDecode, BeforeValidator(_read_chat_ids)]
-"""Telegram's numbers of people (positive) and groups (negative), written like `Words`."""
+"""Telegram's ids of people (positive) and groups (negative), written like `Words`."""
 TurnsByChannel = Annotated[tuple[tuple[str, int], ...], NoDecode, BeforeValidator(_read_history_turns)]
 """Turns of history by channel, written `telegram=50,web=200`."""
 RolesByGroup = Annotated[tuple[tuple[str, Role], ...], NoDecode, BeforeValidator(_read_groups)]
 """Roles of operators by groups of an identity provider, written `ops=operator,admins=admin`."""
 
 WebAddress = Annotated[str, AfterValidator(_check_web_address)]
+"""URL of http or https, without a slash at its end."""
 Issuer = Annotated[str, AfterValidator(_check_issuer)]
+"""Address of an identity provider: https, or http on this machine."""
 WebhookAddress = Annotated[SecretStr, AfterValidator(_check_webhook_address)]
+"""Secret URL without user name: https, or http on this machine."""
 MailServer = Annotated[SecretStr, AfterValidator(_check_mail_server)]
+"""Secret URL of smtp or smtps, with name and password."""
 PostgresAddress = Annotated[SecretStr, AfterValidator(_check_postgres_address)]
+"""Secret URL of PostgreSQL, with one or several hosts."""
 RedisAddress = Annotated[SecretStr, AfterValidator(_check_redis_address)]
+"""Secret URL of Redis over TCP, TLS or a Unix socket, with known query parameters only."""
 MailAddress = Annotated[str, AfterValidator(_check_sender)]
+"""One mail address; "" for none."""
 
 BotToken = Annotated[SecretStr, AfterValidator(validate_bot_token)]
+"""Token of a Telegram bot."""
 WebhookSecret = Annotated[SecretStr, AfterValidator(_check_webhook_secret)]
+"""Secret of 32 to 256 letters, digits, `_` and `-`."""
 LongSecret = Annotated[SecretStr, AfterValidator(_check_length)]
+"""Secret of at least `MIN_SECRET_CHARS` characters."""
 SecretMap = Annotated[SecretStr, AfterValidator(_check_secret_map)]
-"""A JSON object of secrets by name."""
+"""Secret JSON object of secrets by name."""
 McpServers = Annotated[SecretStr, AfterValidator(_check_mcp_servers)]
+"""Secret JSON of MCP servers at addresses; servers that start programs are refused."""
 
 AbsolutePath = Annotated[Path, AfterValidator(_make_absolute)]
+"""Path that is made absolute; `~` is the user's home."""
 ExistingFile = Annotated[AbsolutePath, AfterValidator(_check_file)]
+"""Absolute path of a file that exists."""
 CopyFolder = Annotated[Path, AfterValidator(_check_absolute)]
+"""Path that must be written as an absolute one."""
 
 ObjectList = Annotated[str, AfterValidator(_check_object_list)]
-"""A JSON list of objects, in one line."""
+"""JSON list of objects, as text in one line; "" for an empty one."""
 Zone = Annotated[str, AfterValidator(_check_zone)]
+"""Name of a time zone, such as `Europe/Berlin`."""
 WorkingHours = Annotated[str, Field(max_length=500), AfterValidator(_check_working_hours)]
+"""Text of working hours that can be parsed; "" for none."""
 QuietHours = Annotated[str, AfterValidator(_check_quiet_hours)]
+"""Text of quiet hours such as `22-8` that can be parsed; "" for none."""
 PresetName = Annotated[str, AfterValidator(_check_preset)]
+"""Name of an existing preset."""
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_to_lower)]
+"""Level of the log, in any case."""
 
 TelegramAccess = Literal["pairing", "allowlist", "open"]
 TelegramAudience = Literal["personal", "public"]

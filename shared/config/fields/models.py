@@ -11,6 +11,10 @@ from shared.config.fields.kinds import ExistingFile, FewModels, McpServers, Obje
 
 
 class ModelSettings(BaseModel):
+    """Settings of models and MCP tools; an empty name of a model means that one is chosen from the
+    account's.
+    """
+
     model: Annotated[
         str,
         Declaration(

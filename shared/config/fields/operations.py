@@ -11,6 +11,8 @@ from shared.config.fields.kinds import AbsolutePath, Issuer, LogLevel, LongSecre
 
 
 class OperationSettings(BaseModel):
+    """Settings of secrets, operators' logins, logs, traces and process files."""
+
     secret_key: Annotated[
         LongSecret | None,
         Declaration(

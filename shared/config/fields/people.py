@@ -11,6 +11,8 @@ from shared.config.fields.kinds import AbsolutePath, CopyFolder, WorkingHours
 
 
 class PeopleSettings(BaseModel):
+    """Settings of handover to operators, backups and retention."""
+
     handover: Annotated[
         Literal["off", "on"] | None,
         Declaration(

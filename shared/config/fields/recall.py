@@ -11,6 +11,8 @@ from shared.config.fields.kinds import AbsolutePath, WebAddress
 
 
 class RecallSettings(BaseModel):
+    """Settings of search by meaning, of reranking, and of the watch of agents' folders."""
+
     meaning: Annotated[
         bool,
         Declaration(

@@ -12,6 +12,8 @@ from shared.config.fields.kinds import Dollars
 
 
 class SpendingSettings(BaseModel):
+    """Spending caps in US dollars; None sets no cap, unless the description names a default."""
+
     cap_total_per_day_usd: Annotated[
         Dollars,
         Declaration("Spending", form=FormRow("caps", "Per day", "In dollars, for all people together.")),

@@ -24,9 +24,12 @@ from shared.config.fields.kinds import (
 )
 
 TELEGRAM_API_URL = "https://api.telegram.org"
+"""Address of Telegram's own Bot API server."""
 
 
 class TelegramSettings(BaseModel):
+    """Settings of Telegram beyond the token of the first bot."""
+
     telegram_access: Annotated[
         TelegramAccess,
         Declaration(

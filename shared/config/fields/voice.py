@@ -11,6 +11,8 @@ from shared.config.fields.kinds import AbsolutePath, Dollars, WebAddress
 
 
 class VoiceSettings(BaseModel):
+    """Settings of servers for pictures, transcription and spoken answers; without an address each is off."""
+
     picture_url: Annotated[
         WebAddress | None,
         Declaration(
