@@ -115,7 +115,7 @@ class PostgresAlerts(PoolStore):
 
     @store_method
     async def count_older_processes(self, worker_id: int) -> int:
-        """Return how many living processes of the same role are older than this one."""
+        """Return how many living processes of this one's role registered before it."""
         return int(await self._pool.fetchval(*sql.OLDER_PROCESSES(worker_id=worker_id)))
 
     @store_method

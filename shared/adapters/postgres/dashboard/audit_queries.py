@@ -56,7 +56,7 @@ class AuditInsights(PoolStore):
         return await count_rows(self._pool, *_COUNTED(**_limits(replace(query, before=None), COUNTED_TO + 1)))
 
     async def iterate_entries(self, query: AuditQuery) -> AsyncIterator[dict[str, Any]]:
-        """Yield all matching entries, newest first.
+        """Yield all matching entries from `before` on, newest first; `limit` of the query is ignored.
 
         Each thousand is one statement, so no transaction stays open.
         """

@@ -92,7 +92,10 @@ class JobInsights(PoolStore):
         return found
 
     async def load_pulse(self) -> dict[str, str]:
-        """Return a string by topic, which differs from an earlier one if the topic's data changed."""
+        """Return a text by topic of LIVE_TOPICS, which changes when the topic's data change.
+
+        Texts have no meaning except for comparison with earlier ones.
+        """
         found = await read_page(self._pool, sql.PULSE)
         return {topic: json.dumps([found[part] for part in parts]) for topic, parts in LIVE_TOPICS.items()}
 

@@ -28,7 +28,10 @@ class Histogram:
     seconds: float = 0.0
 
     def add(self, counts: list[int], seconds: float) -> None:
-        """Add counts per bucket, and the sum of the new durations in seconds."""
+        """Add new counts and the sum of their durations in seconds.
+
+        There is one count per bucket, and one for durations above all bounds.
+        """
         self.counts = [old + new for old, new in zip(self.counts, counts, strict=True)]
         self.seconds += seconds
 

@@ -61,7 +61,10 @@ class Insights(PoolStore):
         return Insights(self._pool, timezone=timezone)
 
     async def load_overview(self) -> dict[str, Any]:
-        """Return the figures of the overview page: today's spending, waiting work and problems."""
+        """Return the figures of the overview page: spending, speed of answers, waiting work and problems.
+
+        `spend_micro` is today's, in micro-dollars, None if no call of today has a known price.
+        """
         spent = await self._today.read()
         return {
             **await self._read(*sql.OVERVIEW(timezone=self._timezone)),

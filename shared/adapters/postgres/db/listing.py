@@ -33,7 +33,10 @@ SELECT x.id, s.public_id, s.person, {", ".join(f"x.{name}" for name in COLUMNS)}
 
 
 def render_difference(one: str, other: str) -> str:
-    """Return an SQL condition that two aliases differ in a listed column."""
+    """Return the SQL condition that the aliases `one` and `other` differ in one of COLUMNS.
+
+    NULL equals NULL.
+    """
     return (
         f"({', '.join(f'{one}.{name}' for name in COLUMNS)}) "
         f"IS DISTINCT FROM ({', '.join(f'{other}.{name}' for name in COLUMNS)})"

@@ -181,7 +181,10 @@ class Named:
         return self.sql, *(values[name] for name in self._places)
 
     def rehearse(self, **values: object) -> tuple[str, *tuple[object, ...]]:
-        """Return the call with NULL for each missing value, to prepare the statement without effect."""
+        """Return the call with NULL for each missing value, for preparing the statement without effect.
+
+        Raises TypeError for an unknown name.
+        """
         return self(**(dict.fromkeys(self._places) | values))
 
 
@@ -198,7 +201,10 @@ class Arguments:
         return f":{name}"
 
     def render(self, statement: str) -> tuple[str, Sequence[object]]:
-        """Return the statement with numbered parameters, and the values in their order."""
+        """Return the statement with `$1`, `$2` … for the named parameters, and the values in their order.
+
+        Raises TypeError if a name of the statement has no value, or a value is not used.
+        """
         sql, *values = Named(statement)(**self.values)
         return sql, values
 

@@ -117,5 +117,8 @@ class PostgresWorkers:
 
     @store_method
     async def stop(self, worker_id: int) -> None:
-        """End this process's registration; its leases expire, so that another process takes over at once."""
+        """End the registration of a process that stops; its leases expire at once for other processes.
+
+        Raises StorageUnavailable.
+        """
         await self._pool.execute("UPDATE workers SET stopped_at = now() WHERE id = $1", worker_id)

@@ -29,7 +29,10 @@ class PostgresEvaluations(PoolStore):
 
     @store_method
     async def load_turn(self, session_id: int, dedupe_key: str) -> TurnState | None:
-        """Return the state of the turn of the message with this key; None if no such message is stored."""
+        """Return the state of the turn to which the message with this key belongs; changes nothing.
+
+        Returns None if no such message is stored.
+        """
         row = await self._pool.fetchrow(*_TURN(session_id=session_id, dedupe_key=dedupe_key))
         if row is None:
             return None

@@ -83,7 +83,10 @@ class PostgresMcpToolLists(PoolStore):
 
     @store_method
     async def load(self) -> Mapping[tuple[str, str], ReviewedTools]:
-        """Return the reviewed tools by (server, source); the source identifies the server's configuration."""
+        """Return the approved tools of all servers by (server, source).
+
+        The source identifies the server's configuration.
+        """
         return {
             (row["server"], row["source"]): ReviewedTools(
                 approved=row["approved"], needs_approval=row["needs_approval"]

@@ -36,7 +36,7 @@ class ApiKey:
 
     @property
     def actor(self) -> str:
-        """Name of the key in the audit log."""
+        """Name under which the key's actions are in the audit log, such as `key:7`."""
         return f"key:{self.id}"
 
 

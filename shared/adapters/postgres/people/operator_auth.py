@@ -315,7 +315,10 @@ class Operators(PoolStore):
 
     @store_method
     async def record_once(self, *, actor: str, action: str, about: str = "", minutes: int = 15) -> None:
-        """Append an audit entry unless the same one was appended in the last `minutes`."""
+        """Append an audit entry unless the same one was appended in the last `minutes`.
+
+        The same means actor, action and object.
+        """
         told = await self._pool.fetchval(
             *_WAS_RECORDED(actor=actor, action=action, about=about, minutes=minutes),
         )

@@ -71,7 +71,10 @@ class HasFactor(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactorBegun:
-    """Key of a new second factor and its `otpauth` address, shown to the operator once."""
+    """Key of a new second factor, as text and as `otpauth` address for an app.
+
+    Both are shown to the operator once.
+    """
 
     key: str
     address: str
@@ -100,7 +103,10 @@ class SecondFactors(PoolStore):
 
     @store_method
     async def load_state(self, operator_id: int) -> tuple[datetime, int] | None:
-        """Return the time of confirmation and the number of recovery codes left; None without a factor."""
+        """Return (time of confirmation, number of unused recovery codes) of an operator's second factor.
+
+        Returns None without a confirmed factor.
+        """
         row = await self._pool.fetchrow(
             *_LOAD_STATE(operator_id=operator_id),
         )

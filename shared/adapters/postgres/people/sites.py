@@ -94,7 +94,10 @@ class PostgresSites(AdminStore):
 
     @store_method
     async def list_refused_origins(self, name: str) -> Sequence[RefusedOriginTable]:
-        """Return the origins of pages that asked for the chat and were refused, the latest first."""
+        """Return the origins whose pages asked for the site's chat and were refused, the latest first.
+
+        Each has the number of refusals and the time of the last one.
+        """
         theirs = select(RefusedOriginTable).where(RefusedOriginTable.site == name)
         async with self._begin() as session:
             return (await session.exec(theirs.order_by(col(RefusedOriginTable.last_at).desc()))).all()

@@ -71,7 +71,10 @@ class ConversationRow:
 
 
 def generate_token() -> str:
-    """Return a token with 256 random bits; only its hash is stored."""
+    """Return a new random token with 256 bits, as URL-safe text; nothing is stored.
+
+    Callers store only its hash.
+    """
     return secrets.token_urlsafe(TOKEN_BYTES)
 
 
@@ -169,7 +172,10 @@ class PostgresVisitors(PoolStore):
     async def find_ended(
         self, token_hashes: Iterable[bytes], key_ids: Iterable[int]
     ) -> tuple[frozenset[bytes], frozenset[int]]:
-        """Return those of the token hashes and API key ids that are no longer valid."""
+        """Return those of these visitors' token hashes, and of these API key ids, that are not valid now.
+
+        Unknown, expired, deleted and revoked ones are not valid.
+        """
         rows = await self._pool.fetch(*_ENDED(token_hashes=list(token_hashes), key_ids=list(key_ids)))
         return (
             frozenset(row["token_hash"] for row in rows if row["token_hash"] is not None),

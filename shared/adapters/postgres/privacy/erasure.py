@@ -42,7 +42,10 @@ class PostgresErasure(PoolStore):
 
     @store_method
     async def take_pending_confirmation(self, session_id: int) -> bool:
-        """Return whether the person was asked within WISH_MINUTES, and delete that record."""
+        """Delete the record that the person was asked to confirm an erasure.
+
+        Returns whether there was one, at most WISH_MINUTES old.
+        """
         found = await self._pool.fetchval(
             *_TAKE_WISH(session_id=session_id),
         )

@@ -144,7 +144,7 @@ class PostgresTelegramAccess(PoolStore):
 
     @store_method
     async def list_owners(self, bot_id: int) -> list[int]:
-        """Return the chat ids of the bot's owners."""
+        """Return the chat ids of the bot's owners whose access is allowed."""
         return [row["chat_id"] for row in await self._pool.fetch(*_OWNERS(bot_id=bot_id))]
 
     @store_method

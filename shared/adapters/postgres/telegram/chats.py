@@ -198,7 +198,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def list_threads(self, bot_id: int, chat_id: int) -> list[ChatRow]:
-        """Return all known topics of a chat."""
+        """Return all known topics of a chat, including the chat without a topic."""
         rows = await self._pool.fetch(
             *_LIST_THREADS(bot_id=str(bot_id), chat_id=str(chat_id)),
         )  # fmt: skip
@@ -282,7 +282,7 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def find_message(self, bot_id: int, chat_id: int, message_id: int) -> MessageRow | None:
-        """Return the row of a chat message; None if it is unknown."""
+        """Return to which session, turn and entry a chat message belongs; None if it is unknown."""
         row = await self._pool.fetchrow(
             *_FIND_MESSAGE(bot_id=bot_id, chat_id=chat_id, message_id=message_id),
         )  # fmt: skip

@@ -69,7 +69,10 @@ class PostgresTelegramInbox(PoolStore):
 
     @store_method
     async def store_again(self) -> int:
-        """Store recent updates again that a promoted standby lacks, in order, and return their number."""
+        """Store the updates kept in memory again, as a promoted standby may lack them, in order.
+
+        Returns how many were missing.
+        """
         since, waiting = time.monotonic() - LATELY_SECONDS, dict[int, list[Any]]()
         for at, bot_id, update in self._lately:
             if at >= since:
@@ -141,7 +144,10 @@ class PostgresTelegramInbox(PoolStore):
 
     @store_method
     async def reopen(self, bot_id: int, update_ids: Sequence[int]) -> int:
-        """Make those handled updates wait again whose content is still stored; return their number."""
+        """Mark handled updates as unhandled whose content is still stored; return their number.
+
+        They will be handled again, in order of arrival.
+        """
         waiting: int = await self._pool.fetchval(
             *_REOPEN(bot_id=bot_id, update_ids=list(update_ids)),
         )

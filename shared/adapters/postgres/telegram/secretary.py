@@ -332,7 +332,10 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def put_off(self, draft: CustomerDraft, *, seconds: float, error: str = "") -> None:
-        """Record that a request was surely not sent, and repeat it after `seconds`."""
+        """Make a request due again after `seconds` that was surely not sent, and store the error.
+
+        A draft that was being shown is due, and one that was being sent is approved again.
+        """
         await self._pool.execute(
             *_PUT_OFF(
                 session_id=draft.session_id, turn=draft.turn, seconds=seconds, error=error[:_ERROR_CHARS]
@@ -353,9 +356,9 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def drop(self, draft: CustomerDraft) -> Decision:
-        """Drop a draft, so that it is never sent.
+        """Mark an open draft as dropped, so that it is never sent.
 
-        Returns "dropped", or the reason why that had no effect.
+        Returns "dropped", or the reason why that had no effect; an approved draft cannot be dropped.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             found = await connection.fetchval(*_DROP(session_id=draft.session_id, turn=draft.turn))

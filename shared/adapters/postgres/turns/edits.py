@@ -260,7 +260,7 @@ class PostgresEdits(PoolStore):
 
     @store_method
     async def is_cut(self, session_id: int, turn: int) -> bool:
-        """Return whether the answer of a turn reached its length limit."""
+        """Return whether the answer of a turn reached its length limit; False for an unknown turn."""
         return bool(await self._pool.fetchval(*_CUT(session_id=session_id, turn=turn)))
 
     @store_method

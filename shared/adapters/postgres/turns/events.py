@@ -251,7 +251,10 @@ def build_edited(
 
 
 def build_original(row: Record) -> Mapping[str, Any]:
-    """Return a message with its full text in the form of the API."""
+    """Return a message of a row as `{mid, role, text, at, turn}`, with its full text without files.
+
+    `role` is its author.
+    """
     return {
         "mid": f"m{row['seq']}",
         "role": row["author"],

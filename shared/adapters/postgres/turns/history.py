@@ -174,7 +174,10 @@ class PostgresHistory(PoolStore):
     async def list_since(
         self, session_id: int, moment: datetime, *, limit: int, summaries: bool
     ) -> HistoryPage:
-        """Return the first `limit` events since a moment, or the newest ones if there are none since."""
+        """Return the first `limit` events at or after a moment, or the newest ones if there are none since.
+
+        `summaries` adds the summaries in force.
+        """
         number: int = await self._pool.fetchval(*_FIRST_SINCE(session_id=session_id, moment=moment)) or 1
         page = await self.list_after(session_id, number - 1, limit=limit, summaries=summaries)
         if page.events:

@@ -46,7 +46,7 @@ class PostgresSessionSettings(PoolStore):
 
     @store_method
     async def choose_voice(self, session_id: int, choice: str) -> None:
-        """Store when answers are read aloud: "on" for all, "auto" after a recording, "off" for none."""
+        """Store when answers are read aloud: "on" always, "auto" after a person's recording, "off" never."""
         await self._pool.execute(*_CHOOSE_VOICE(session_id=session_id, choice=choice))
 
     @store_method
