@@ -169,7 +169,7 @@ class WebProcess:
         return {"chat": self.hub.screens, "dashboard": streams, **self.hub.count_transports()}
 
     def list_present(self) -> Present:
-        """Return the operators and the addresses of visitors that have a page open in this process."""
+        """Return ids of operators, and of visitors' channel addresses, with a page open in this process."""
         places = {subscriber.address_id for subscriber in self.hub.list_subscribers()} - {0}
         return Present(operators=tuple(self.dashboard.live.operators), addresses=tuple(places))
 

@@ -41,7 +41,7 @@ description = OperationRouter("description")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescriptionHandlers:
-    """Handler of the OpenAPI description; keeps the text after the first request."""
+    """Handler of the OpenAPI document, which is built at the first request and then kept."""
 
     made: list[str] = field(default_factory=list)
 
@@ -78,6 +78,7 @@ FOR_VISITORS: tuple[Operation, ...] = (
 """Operations for visitors and programs; at addresses shared with operators they are tried first."""
 OPERATIONS: tuple[Operation, ...] = (*FOR_VISITORS, *dashboard.OPERATIONS)
 ANYONE: Literal["anyone"] = "anyone"
+"""Value of `scope_of` for operations that need no scope."""
 _OPENS = {(one.method, one.path): ANYONE if one.anyone else one.scope for one in FOR_VISITORS}
 
 

@@ -77,7 +77,10 @@ class Asker:
 
 
 class Run:
-    """Run of one command: its outcome and newest progress, shared by all requests with its `cid`."""
+    """Run of one command: its outcome and newest progress, shared by all requests with its `cid`.
+
+    `outcome` completes with the fields of the result, or raises the EvertalkError of a failed run.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -87,11 +90,15 @@ class Run:
         self._updated = asyncio.Event()
 
     async def report_progress(self, message: str, percent: int | None) -> None:
+        """Replace `progress` by `{command, message, percent}` and wake waiting requests; None leaves
+        `percent` out.
+        """
         shown = {"command": self.name, "message": message}
         self.progress = shown if percent is None else {**shown, "percent": percent}
         self._updated.set()
 
     def end(self, outcome: dict[str, Any] | EvertalkError) -> None:
+        """Complete `outcome` with a result or an error, and wake waiting requests."""
         if isinstance(outcome, EvertalkError):
             self.outcome.set_exception(outcome)
             self.outcome.exception()  # marks it as retrieved, as all clients may have left
@@ -119,7 +126,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRunHandlers:
-    """Handler of commands, with the runs that are under way."""
+    """Handler that runs commands over REST; `runs` has those of this process."""
 
     visitors: Visitors
     dashboard_door: DashboardDoor

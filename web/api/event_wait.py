@@ -13,11 +13,12 @@ from web.server.hub import Hub, Subscriber
 from web.server.send_queue import SendQueue
 
 WAITING = 64
-"""Largest number of frames that wait here; the send queue then drops deltas first, as for any slow reader."""
+"""Maximum frames that an EventWaiter holds; its send queue then drops deltas first, as for any slow reader.
+"""
 
 
 class EventWaiter:
-    """Sink of a send queue, from which a request takes frames in place of a socket."""
+    """Receiver of a session's events for one REST request; a send queue writes to it as to a socket."""
 
     def __init__(self) -> None:
         self._heard: asyncio.Queue[str | None] = asyncio.Queue(WAITING)
@@ -26,15 +27,21 @@ class EventWaiter:
         """True if no more events will come: the server ends, or the reader was too slow."""
 
     async def send_str(self, data: str) -> None:
+        """Store a frame for `next_frame`, and wait while `WAITING` frames are stored.
+
+        Has no effect after `stop_listening`.
+        """
         if not self._deaf:
             await self._heard.put(data)
 
     async def close(self, *, code: int = 1000, message: bytes = b"") -> bool:
+        """Store an end mark, at which `next_frame` sets `closed`; `code` and `message` are ignored."""
         if not self._deaf:
             await self._heard.put(None)
         return True
 
     def abort(self) -> None:
+        """Set `closed` at once, so that stored frames are not returned any more."""
         self.closed = True
 
     def stop_listening(self) -> None:
@@ -60,7 +67,11 @@ class EventWaiter:
 
 
 class EventSubscription:
-    """Asynchronous context manager that yields an EventWaiter for later events than the session's newest."""
+    """Asynchronous context manager that subscribes a request to the events of a session.
+
+    Yields an EventWaiter, which gets the events after the newest stored one. The subscription ends with the
+    context.
+    """
 
     def __init__(self, hub: Hub, events: PostgresEvents, tasks: BackgroundTasks, known: Known) -> None:
         self._hub = hub

@@ -22,7 +22,7 @@ Format = Annotated[str, In("query", "format"), choice("format of the export; Mar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportHandlers:
-    """Handler of the export."""
+    """Handler of the export of a person's own data as Markdown or JSON."""
 
     exporter: DataExporter
 

@@ -23,8 +23,9 @@ from web.server.hub import Hub
 
 router = OperationRouter("memory", visitor=True, rate="commands", refusals=(404, 409, 410))
 answers = OperationRouter("memory", visitor=True, scope="memory:read", rate="reads", refusals=(404, 410))
-"""Operations on the messages of a conversation."""
+"""Router of the operation that shows what an answer was based on; the others use `router`."""
 SHOWN_AT_MOST = 200
+"""Maximum notes in a list."""
 NOTE = "/memory/{id:n[0-9a-f]{8}}"
 NoteId = Annotated[str, describe("short id of a note", json_schema_extra={"pattern": "^n[0-9a-f]{8}$"})]
 

@@ -60,7 +60,9 @@ router = OperationRouter("conversations", visitor=True, scope="sessions:read", r
 STORED_LOOK_SECONDS = 1.0
 """Seconds between looks for a stored answer, once its events have ended."""
 STREAM_SECONDS = 600.0
+"""Seconds after which the event stream of one message ends, even without an answer."""
 ID_CHARS = 200
+"""Maximum characters of `external_id` and of the person's name."""
 SessionId = Annotated[str, describe("public id of a conversation", json_schema_extra={"format": "uuid"})]
 ShortText = Annotated[str | None, Field(max_length=64)]
 
@@ -185,6 +187,7 @@ class Following:
 
     @property
     def over(self) -> bool:
+        """True if the turn has ended, or no more events come."""
         return self.state == "done" or self._events.closed
 
     async def next(self, seconds: float) -> dict[str, Any] | None:

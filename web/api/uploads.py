@@ -65,13 +65,17 @@ log = structlog.get_logger(__name__)
 
 router = OperationRouter("files")
 IDLE_SECONDS = 15.0
+"""Seconds without a byte after which an upload is aborted."""
 BODY_SECONDS = 120.0
+"""Seconds in which the whole body of an upload must arrive."""
 RECEIVED_AT_ONCE = 8
-"""By this process: each may hold a whole file in memory."""
+"""Maximum uploads in progress in this process, since each may hold a whole file in memory."""
 FOR_EVERYBODY = 4
-"""Uploads in progress from which on free places are reserved for addresses that have none yet."""
+"""Uploads in progress from which on an address that already uploads a file is refused another."""
 WINDOW_SECONDS = 60.0
+"""Seconds over which uploads and downloads are counted for their rate limits."""
 HOUR_SECONDS = 3_600.0
+"""Seconds over which the uploaded bytes of an address are counted."""
 
 _REASONS = {
     "file_empty": "There is nothing in this file that could be read.",
@@ -112,7 +116,10 @@ class Uploads:
 
     @property
     def windows(self) -> Mapping[str, RateWindows]:
-        """That hold over all processes; bytes and places are counted by each alone."""
+        """Rate windows that count over all processes, by name: `uploads` and `files` (downloads).
+
+        Bytes and uploads in progress are counted by each process alone.
+        """
         return {"uploads": self._asked, "files": self._shown}
 
     def describe_limits(self, site: Site, audience: str) -> dict[str, Any] | None:
@@ -131,12 +138,13 @@ class Uploads:
 
     @property
     def receiving(self) -> int:
-        """Files that are on their way to us."""
+        """Number of uploads in progress in this process."""
         return self._places.open("")
 
     async def transcribe(self, request: web.Request, known: Known, attached: Attached) -> str:
-        """Return the transcript of an uploaded recording, empty for other files. Raises what
-        `HearingService` raises.
+        """Return the transcript of an uploaded recording, and store it.
+
+        Empty for other files, and without a speech service. Raises what `HearingService.hear` raises.
         """
         if self.hearing is None or attached.mime not in AUDIO_MIMES:
             return ""
@@ -159,8 +167,9 @@ class Uploads:
     ) -> tuple[str, tuple[Block, ...], tuple[Attached, ...]]:
         """Return the text with its transcripts, the blocks for the model, and the attachments for screens.
 
-        Raises UnknownFile, also for a recording without a transcript. The files of a repeated message are not
-        loaded again: they are stored with it.
+        `dedupe_key` is that of the message. `most_chars` limits the text of all documents together. Raises
+        UnknownFile, also for a recording without a transcript. If a repeated message names files that it has
+        used up, the block is a placeholder: they are stored with it.
         """
         if not ids:
             return text, (), ()
@@ -223,6 +232,7 @@ class Uploads:
                 raise HttpRefusal(429, error.code, error.advice) from error
 
     async def load(self, known: Known, public_id: str, limits: ClientLimits) -> Served | None:
+        """Return a file of the caller's conversation; None if there is none. Raises RateLimited."""
         if wait := self._shown.take(str(known.row.session_id), limits.files_shown):
             raise RateLimited(retry_after_seconds=wait, what="files")
         return await self.store.load_for_session(public_id, session_id=known.row.session_id)

@@ -17,7 +17,9 @@ from web.rest.operation import OperationRouter
 
 router = OperationRouter("conversations", visitor=True, rate="commands")
 PAGE_CHARS = 500
+"""Maximum characters of a stored page address."""
 LANGUAGE_CHARS = 35
+"""Maximum characters of a stored language."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ _HEADERS = frozenset({"alg", "typ", "kid"})
 
 
 class BadIdentity(BadInput):
-    """The page could not prove who you are."""
+    """Identity token that is malformed, wrongly signed, or not accepted by the site."""
 
     sentence = "The page could not prove who you are."
     code = "identity_invalid"
@@ -25,7 +25,7 @@ class BadIdentity(BadInput):
 
 
 class IdentityExpired(BadIdentity):
-    """The proof of who you are is too old."""
+    """Identity token of the site that is correctly signed but too old."""
 
     sentence = "The proof of who you are is too old."
     code = "identity_expired"
@@ -45,7 +45,7 @@ class IdentityRequired(BadIdentity):
 
 
 class StillAnswering(BadInput):
-    """An answer is still being written."""
+    """Sign-in that must wait while an answer in the anonymous conversation is being written."""
 
     sentence = "An answer is still being written."
     code = "busy"

@@ -45,9 +45,9 @@ class TokenRevocation:
             await self.check()
 
     async def check(self) -> None:
-        """Close connections whose token was missing in this check and in the previous one.
+        """Close connections whose token or API key was invalid in this check and in the previous one.
 
-        A database outage skips the check.
+        A client gets the error `unknown_token` first. A database outage skips the check.
         """
         subscribers = [
             subscriber

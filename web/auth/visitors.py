@@ -32,6 +32,7 @@ from web.server.origins import Origin, Proxies, origin_matches, parse_origin
 log = structlog.get_logger(__name__)
 
 COOKIE = "evertalk_visitor"
+"""Name of the visitor cookie of the site `default`; see `Visitors.cookie_name` for the others."""
 SITE_HEADER = "X-Evertalk-Site"
 """Header with the name of the site whose page sent the request; it selects which visitor cookie counts."""
 DASHBOARD_HEADER = "X-Evertalk-Dashboard"
@@ -39,6 +40,7 @@ DASHBOARD_HEADER = "X-Evertalk-Dashboard"
 cookie.
 """
 YEAR_SECONDS = 365 * 24 * 3600
+"""Lifetime of a visitor cookie."""
 SITES_SECONDS = 2.0
 """Seconds for which the sites are cached."""
 MOST_ORIGIN_CHARS = 200
@@ -62,7 +64,10 @@ class UnknownSite(BadInput):
 
 
 class NobodyYet(Exception):
-    """Raised by a first hello that needs no conversation yet; nothing is stored for such a visitor."""
+    """Raised for a new visitor whose hello does not ask for a conversation; nothing is stored.
+
+    `site` and `audience` are those of the page, for its welcome.
+    """
 
     def __init__(self, site: Site, audience: Literal["public", "personal"]) -> None:
         super().__init__("nobody yet")
@@ -129,7 +134,10 @@ class IdentityStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Site that embeds a widget, as described by its database row; an empty name means no site."""
+    """Site that embeds a widget, as described by its database row; an empty name means no site.
+
+    `secrets` are decrypted signing secrets, without those that cannot be decrypted.
+    """
 
     name: str = ""
     audience: str = ""
@@ -140,26 +148,23 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Admitted visitor.
-
-    `token` is set only if the browser must store a new one, else None.
-    """
+    """Admitted visitor, with the current conversation in `row`."""
 
     row: VisitorRow
     audience: str
     site: Site = field(default_factory=Site)
-    """Token that the browser sent or was given; empty if unknown."""
     token: str | None = field(default=None, repr=False)
+    """New token that the browser must store; None if it keeps the one that it has."""
     key: str = field(default="", repr=False)
-    """Hash of the visitor's token, or id of the API key; the connection is closed when it is revoked."""
+    """Token that the browser sent or was given; empty if unknown."""
     admitted_by: bytes | int | None = field(default=None, repr=False)
-    """Language tag that the site states for a signed-in visitor; empty if none."""
+    """Hash of the visitor's token, or id of the API key; the connection is closed when it is revoked."""
     locale: str = ""
-    """Whether signing in may have moved the visitor to another conversation."""
+    """Language tag that the site states for a signed-in visitor; empty if none."""
     moved: bool = False
-    """Hash of the client's network; None if it is not needed. Signing out does not change it."""
+    """Whether signing in may have moved the visitor to another conversation."""
     network: str | None = None
-    """Whether this visitor may import earlier conversations; by default, only signed-in visitors may."""
+    """Hash of the client's network; None if it is not needed. Signing out does not change it."""
 
     @property
     def may_import(self) -> bool:
@@ -237,7 +242,8 @@ class Visitors:
     async def is_page_allowed(self, request: web.Request, *, site: str | None = None) -> bool:
         """Return whether the requesting page may use the site; with `site` None, whether it may use any site.
 
-        Raises StorageUnavailable.
+        A request without Origin, or with the Origin `null`, passes only if the site allows web views. Raises
+        StorageUnavailable.
         """
         said = request.headers.get("Origin", "null")
         origin = parse_origin(said)
@@ -344,10 +350,10 @@ class Visitors:
         return replace(await self.open(signed_in, "") or signed_in, network=known.network)
 
     async def sign_out(self, known: Known) -> Known:
-        """Sign the visitor out; return a new anonymous visitor with a new token.
+        """Revoke the visitor's token; return a new anonymous visitor with a new token.
 
-        A visitor who is not signed in is returned without token. Raises IdentityRequired if the site admits
-        only signed-in visitors.
+        A visitor who is not signed in is returned without a new token, and nothing is revoked. Raises
+        IdentityRequired, after the revocation, if the site admits only signed-in visitors.
         """
         if not known.row.identified:
             return replace(known, token=None, moved=False)

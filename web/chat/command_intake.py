@@ -22,12 +22,13 @@ from web.protocol import wire
 from web.server.hub import Hub, Replies
 
 COMMAND_LATER = "That could not be done just now. Please give the command again in a moment."
+"""Advice if the database does not answer or a command takes longer than `COMMAND_SECONDS`."""
 Send = Callable[[Mapping[str, Any]], None]
 """Callback that sends a frame to the client that asked, and to no other."""
 
 
 class UnknownCommand(BadInput):
-    """Unknown command."""
+    """Command that does not exist or is not offered to this visitor."""
 
     sentence = "Unknown command."
     code = "unknown_command"
@@ -102,7 +103,10 @@ class CommandIntake:
 
 
 def result_payload(cid: str | None, outcome: Any) -> dict[str, Any]:
-    """Return the fields of a command's result frame; `cid` None or empty leaves it out."""
+    """Return a command's result as `{command, success, result}` for a frame or a response.
+
+    `cid` is added unless it is None or empty, `choices` and `error` if the outcome has them.
+    """
     payload = {"command": outcome.command, "success": outcome.success, "result": outcome.result}
     if cid:
         payload["cid"] = cid

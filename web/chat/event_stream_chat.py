@@ -46,6 +46,7 @@ COMMENT_SECONDS = 15.0
 MAX_FRAMES = 32
 """Maximum frames in one request."""
 STILL_HERE = wire.encode(wire.pong(0))
+"""Heartbeat frame of an event stream: a `pong` with number 0."""
 Hello = TypedDict("Hello", {
     "t": Literal["hello"], "v": Literal[1], "site": SiteName,
     "last_seq": Annotated[int, Field(ge=0, le=2**53)],
@@ -193,6 +194,7 @@ class EventSink:
         self._response = response
 
     async def send_str(self, data: str) -> None:
+        """Send a frame as a server-sent event."""
         await self._response.write(encode_event(data).encode())
 
     async def close(self, *, code: int = 1000, message: bytes = b"") -> bool:
@@ -339,9 +341,10 @@ class StreamHandlers:
 
 
 def encode_event(data: str) -> str:
-    """Return a frame as a server-sent event.
+    """Return an encoded frame as a server-sent event.
 
-    Its id is the frame's number in the conversation, if it has one.
+    Its id is the frame's event number, for a welcome its `head`; without one it has no id. A heartbeat gets a
+    comment in addition.
     """
     if data == STILL_HERE:
         return f": still here\ndata: {data}\n\n"
@@ -364,7 +367,10 @@ async def _carry_out_frames(talk: SocketSession, frames: list[Any]) -> Closed | 
 
 
 async def find_sender(visitors: Visitors, request: web.Request, site: Any) -> Known:
-    """Return the visitor of a request to a site. Raises BadFrame and UnknownToken."""
+    """Return the visitor of a request to a site, by bearer token or cookie.
+
+    Raises BadFrame for a malformed site, UnknownToken, and StorageUnavailable after `STEP_SECONDS`.
+    """
     if not isinstance(site, str) or not wire.is_site(site):
         raise wire.BadFrame("`site` is missing or malformed")
     try:

@@ -50,7 +50,7 @@ class ScreenOffers:
 
 
 class TooManySockets(BadInput):
-    """Session has the maximum number of open sockets."""
+    """Session or client address that has its maximum number of open connections."""
 
     sentence = "This conversation is open in too many places."
     code = "too_many_sockets"
@@ -59,9 +59,10 @@ class TooManySockets(BadInput):
 
 
 class Handshake:
-    """Place of one client among those of its conversation.
+    """Admission of one client to its conversation, and its place there.
 
-    Call `leave` after every `take`, even a failed one.
+    Call `leave` after every `take`, even a failed one. `name` is the client's id among requests without a
+    socket; empty for a WebSocket.
     """
 
     def __init__(
@@ -90,9 +91,10 @@ class Handshake:
         self._transport = transport
 
     async def take(self, hello: wire.Hello, limits: ClientLimits) -> None:
-        """Join the conversation, and send the welcome.
+        """Join the conversation, and send the welcome with missed events, for which `hello` names the last
+        seen.
 
-        Raises Closed if the conversation is open in too many places or cannot be loaded.
+        Raises Closed if the conversation is open in too many places, is unknown, or cannot be loaded.
         """
         row = self._known.row
         if not self._places.take(str(row.session_id), limits.sockets_per_session):

@@ -31,7 +31,11 @@ class ScreenActions:
     crash_point: CrashPoint
 
     async def stop(self, known: Known, frame: wire.Stop, send: Send) -> None:
-        """Stop the running answer; a client that shows an ended one as running gets its end."""
+        """Stop the running answer.
+
+        If no answer runs, a client that shows one as running gets the frame of its end. Raises
+        StorageUnavailable and TimeoutError.
+        """
         session_id = known.row.session_id
         async with asyncio.timeout(STEP_SECONDS):
             stopping = await self.sessions.stop(session_id)
@@ -41,7 +45,10 @@ class ScreenActions:
             send(wire.run(int(frame.mid[1:]), "done"))
 
     async def judge(self, known: Known, frame: wire.Judgement, send: Send) -> None:
-        """Store a rating of an answer, and acknowledge it. Raises MessageTooLong and UnknownMessage."""
+        """Store a rating of an answer, acknowledge it, and announce it to the conversation's clients.
+
+        A repeated rating is acknowledged only. Raises MessageTooLong, UnknownMessage and TimeoutError.
+        """
         session_id, words = known.row.session_id, wire.clean(frame.text)
         if len(words) > FEEDBACK_CHARS:
             raise MessageTooLong(chars=len(words), limit=FEEDBACK_CHARS)

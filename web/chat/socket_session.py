@@ -30,7 +30,7 @@ RETRY_MS = 2_000
 
 
 class FrameTooLarge(BadInput):
-    """The message is too large to be read."""
+    """Frame with more than `wire.MAX_FRAME_BYTES` bytes."""
 
     sentence = "The message is too large to be read."
     code = "message_too_long"

@@ -25,9 +25,11 @@ from web.security import REQUEST_ID, SAFE_METHODS, HttpRefusal, status_of
 from web.server.origins import Proxies
 
 COOKIE = "evertalk_operator"
+"""Name of the login cookie, without the prefix that `cookie_name` adds over https."""
 LIVE = "/api/v1/live"
+"""Path of the dashboard's stream of changes, which keeps no login alive."""
 POLL_HEADER = "X-Evertalk-Refresh"
-"""Sent by a screen that refreshes itself: it neither keeps a login alive nor counts as reading."""
+"""Header of requests by which a page refreshes itself; they keep no login alive, and are audited rarely."""
 
 HEADERS = {
     "Server": "Evertalk",
@@ -43,6 +45,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
+"""Headers of every response of the dashboard, unless a handler sets others."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,12 +77,13 @@ class AuthedRequest:
 
     @property
     def operator(self) -> SignedIn:
+        """Operator who sent the request; not available for operations that are open to everyone."""
         assert self.who is not None, "the operation names a role"
         return self.who
 
     @property
     def token(self) -> str:
-        """Token of this login."""
+        """Token of this login, from its cookie; empty without one."""
         return self.request.cookies.get(cookie_name(self.request, self.door.settings), "")
 
     @property
@@ -94,18 +98,23 @@ class AuthedRequest:
 
     @property
     def refresh(self) -> bool:
+        """True if a page that refreshes itself sent the request."""
         return POLL_HEADER in self.request.headers
 
     async def record(self, action: str, about: str = "", **detail: Any) -> None:
-        """Write to the audit log. Raises StorageUnavailable, so that an unrecorded action is not carried
-        out.
+        """Write `action` of the operator to the audit log; `about` is its object, such as `person:<id>`.
+
+        Raises StorageUnavailable, so that an unrecorded action is not carried out.
         """
         await self.door.operators.record(
             actor=self.operator.name, action=action, about=about, detail=detail or None
         )
 
     async def record_reading(self, what: str, about: str = "") -> None:
-        """Audit reading; a screen that refreshes itself is recorded once in a while."""
+        """Write `read.<what>` of the operator to the audit log.
+
+        For a page that refreshes itself, an equal entry is written at most every 15 minutes.
+        """
         operators = self.door.operators
         record = operators.record_once if self.refresh else operators.record
         await record(actor=self.operator.name, action=f"read.{what}", about=about)
@@ -114,7 +123,11 @@ class AuthedRequest:
 def build_handler(
     operation: Operation, door: DashboardDoor, handlers: HandlerTable
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """Return the handler that checks an operation's access: first the origin of a change, then the role."""
+    """Return the aiohttp handler of an operation, which checks access before it calls the operation's method.
+
+    First the origin of a change is checked, then the role. Typed errors become responses with status and
+    code, and every response gets `HEADERS`.
+    """
     handlers.bind(operation)  # a class that was forgotten shows at the start
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -194,12 +207,20 @@ def raise_conflicts() -> Iterator[None]:
 
 
 async def find_signed_in(request: web.Request, door: DashboardDoor) -> SignedIn | None:
+    """Return the operator whose login cookie the request has; None without a valid login.
+
+    Extends the login, unless the page refreshes itself or follows the stream of changes.
+    """
     token = request.cookies.get(cookie_name(request, door.settings), "")
     refreshing = POLL_HEADER in request.headers or request.path == LIVE
     return await door.operators.authenticate(token, present=not refreshing) if token else None
 
 
 def require_login(request: web.Request) -> web.StreamResponse:
+    """Return a redirect to the login page, which leads back to this address afterwards.
+
+    Raises HttpRefusal 401 for an address of the API instead.
+    """
     if request.path.startswith("/api/"):
         raise HttpRefusal(401, "login_needed", "Please log in again.")
     return web.Response(
@@ -260,11 +281,12 @@ def cookie_name(request: web.Request, settings: Settings) -> str:
 
 
 def can_keep_login(request: web.Request, settings: Settings) -> bool:
-    """Plain http is fine on this machine alone: elsewhere the cookie would travel in the open."""
+    """Return whether a login cookie is safe here: over https, or over http on this machine alone."""
     return is_secure(request, settings) or is_loopback(_host(request.host))
 
 
 def is_loopback(host: str) -> bool:
+    """Return whether a host name or address is this machine; an empty one, of a unix socket, is."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -278,6 +300,7 @@ def _host(netloc: str) -> str:
 
 
 def refusal_response(request: web.Request, refusal: HttpRefusal) -> web.Response:
+    """Return a refusal as a response: plain text for a page, else `{code, message, request_id, details}`."""
     if request.path.startswith("/dashboard"):
         return web.Response(status=refusal.status, text=refusal.message, headers=refusal.headers)
     request_id = request.get(REQUEST_ID) or secrets.token_hex(8)
@@ -289,6 +312,7 @@ def refusal_response(request: web.Request, refusal: HttpRefusal) -> web.Response
 
 
 def json_response(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    """Return a value as a JSON response."""
     return web.Response(
         status=status, text=to_json(body), content_type="application/json", headers=dict(headers or {})
     )

@@ -178,7 +178,7 @@ class Agent(ChangedAgent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentHandlers:
-    """Handlers of agents: their configs and versions, and a talk to try them."""
+    """Handlers of agents: their configs and versions, and a test conversation with a draft."""
 
     settings: Settings
     agents: PostgresAgents

@@ -275,7 +275,12 @@ Filters = TypedDict("Filters", {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewHandlers:
-    """Handlers of the overview, of the list of conversations, and of what one holds."""
+    """Handlers of the overview, of the list of conversations, and of one conversation's entries and
+    summaries.
+
+    `demo` is true if the built-in demo answers. `breakers` returns the circuit breakers of this process by
+    provider URL; None without model calls.
+    """
 
     offer: ProcessOffer
     settings: Settings
@@ -370,7 +375,7 @@ class OverviewHandlers:
     async def list_original_lines(
         self, authed: AuthedRequest, summary: SummaryId, *, before: Place = None, limit: Limit = 100
     ) -> Reply:
-        """List all entries, by turn and step."""
+        """List all entries that a summary replaces."""
         found = await self.insights.load_originals(summary, before=before, limit=limit)
         return await _read(authed, "originals", found)
 
@@ -451,6 +456,9 @@ def _in_full(one: Mapping[str, Any], state: BreakerState | None) -> Mapping[str,
 
 
 def session_query(filters: Filters, *, cursor: str = "", limit: int = 50) -> SessionQuery:
+    """Return the query of the list of conversations for the filters of a request; sorted by newest activity
+    by default.
+    """
     return SessionQuery(
         search=filters.get("q", ""), channel=filters.get("channel", ""), state=filters.get("state", ""),
         agent=filters.get("agent", ""), site=filters.get("site", ""), min_pct=filters.get("min_pct"),
@@ -475,7 +483,11 @@ async def run_command(
     action: str,
     about: str,
 ) -> Success:
-    """Run a command for an operator. Raises HttpRefusal: 409 if it failed, 503 without a command runner."""
+    """Run a command for an operator, with `action` and `about` in the audit log.
+
+    Raises HttpRefusal: 409 if it failed, 503 without a command runner; and TimeoutError after
+    `COMMAND_SECONDS`.
+    """
     if commands is None:
         raise HttpRefusal(503, "not_available", "Commands cannot be run from here just now.")
     await authed.record(action, about)

@@ -20,6 +20,7 @@ from web.rest.operation import OperationRouter, Reply
 
 router = OperationRouter()
 COLUMNS = ("id", "at", "operator", "action", "about", "detail")
+"""Columns of the exported CSV, in order."""
 Asked = TypedDict("Asked", {
     "operator": Annotated[str, Cut(200, "id or name of the operator")],
     "action": Annotated[str, Cut(200, "action, or a group of actions such as `read`")],

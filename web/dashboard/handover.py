@@ -46,8 +46,9 @@ from web.server.client_limiter import ClientLimiter
 
 router = OperationRouter()
 RETRY_SECONDS = 2
+"""Seconds in `Retry-After` if a conversation cannot be taken because an answer is being written."""
 FILE_CHARS = 4_000
-"""Characters of an operator's files that the assistant reads after the hand-over."""
+"""Maximum characters of an operator's files together that the assistant reads after the hand-over."""
 _NO_SESSION = "There is no such conversation."
 
 Which = Annotated[

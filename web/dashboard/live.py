@@ -18,7 +18,7 @@ from web.server.http_server import Connection
 
 router = OperationRouter()
 COMMENT_SECONDS = 15.0
-"""Proxies cut off what is silent."""
+"""Seconds without an event after which a heartbeat is sent, since proxies close silent connections."""
 CHECK_SECONDS = 60.0
 """Seconds between checks of an open stream's login; a logout checks at once."""
 _BYE = "bye"

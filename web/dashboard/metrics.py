@@ -21,14 +21,17 @@ from web.rest.operation import OperationRouter, Reply
 
 router = OperationRouter()
 KEEP_SECONDS = 10.0
-REST = 1000
+"""Seconds for which counted samples are reused by later scrapes."""
+RECOUNT_FACTOR = 1000
 """Multiple of the duration of a full count after which sums are counted again, for erased rows; new rows are
 added meanwhile.
 """
 _TOKENS = ("input", "output", "cache_read", "cache_write")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""Content type of Prometheus' text format."""
 
 Sample = tuple[Mapping[str, str], float]
+"""Labels and value of one sample; the label `""` is a suffix of the series' name."""
 _REDIS_ERRORS = ("publish", "enqueue")
 _TRANSPORTS = ("websocket", "event_stream", "long_poll")
 _ALERTS = tuple(kind for kind in KINDS if kind != "test")
@@ -103,7 +106,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(slots=True)
 class Scrape:
-    """State that one process keeps between scrapes."""
+    """State that one process keeps between scrapes: cached samples, and the time of the next full count."""
 
     durations: Durations
     gauges: MetricsInsights
@@ -114,7 +117,10 @@ class Scrape:
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def render(self, settings: Settings, *, deprecated: bool = False) -> str:
-        """Return the exposition, and with `deprecated` also the former names."""
+        """Return the metrics in the text format, at most `KEEP_SECONDS` old; one call counts at a time.
+
+        `deprecated` adds the former names. Raises StorageUnavailable.
+        """
         async with self._one_at_a_time:
             if self._kept is None or self.clock() - self._kept[0] >= KEEP_SECONDS:
                 self._kept = (self.clock(), await _collect_samples(settings, self))
@@ -122,12 +128,16 @@ class Scrape:
         return render_exposition(add_deprecated_names(samples) if deprecated else samples)
 
     async def count(self) -> Mapping[str, Sums]:
-        """Count the sums for the metrics. The caller must prevent two counts at a time."""
+        """Return the running sums by subject; the caller must prevent two counts at a time.
+
+        Usually only rows that are new since the last call are read. A full count, which notices erased rows,
+        runs rarely enough to take at most one `RECOUNT_FACTOR`-th of the time.
+        """
         began = self.clock()
         whole = began >= self._due
         found = await self.sums.read(whole=whole)
         if whole:
-            self._due = began + (self.clock() - began) * REST
+            self._due = began + (self.clock() - began) * RECOUNT_FACTOR
         return found
 
 
@@ -158,7 +168,7 @@ async def _collect_samples(settings: Settings, scrape: Scrape) -> dict[str, list
 
 
 def add_deprecated_names(samples: Mapping[str, list[Sample]]) -> dict[str, list[Sample]]:
-    """Add each series that was renamed under its former name."""
+    """Return the samples with each renamed series also under its former name."""
     return {**samples, **{old: samples[new] for old, new in DEPRECATED.items() if new in samples}}
 
 
@@ -169,6 +179,7 @@ def _jobs(counted: Mapping[str, Sums], now: Mapping[str, Any]) -> dict[str, floa
 
 
 def counter_samples(counted: Mapping[str, Sums]) -> dict[str, list[Sample]]:
+    """Return samples by series from the running sums, as `Scrape.count` returns them."""
     calls, spend = counted["calls"], counted["spend"]
     return {
         "evertalk_summaries_total": _one(counted["compactions"]["summaries"]),
@@ -194,6 +205,7 @@ def _some(sums: Sums) -> dict[str, float]:
 
 
 def gauge_samples(gauges: Mapping[str, Any]) -> dict[str, list[Sample]]:
+    """Return samples by series from the current state, as `MetricsInsights.load_gauges` returns it."""
     screens = gauges["screens"]
     return {
         "evertalk_sessions_unanswered": _one(gauges["unanswered"]),

@@ -26,16 +26,20 @@ from web.rest.operation import OperationRouter, Reply
 
 router = OperationRouter()
 MOST_LINES = 100_000
+"""Maximum groups in the CSV of costs."""
 FILTERS = ("group", "range", "from", "to", "sort", "channel", "state", "agent", "site", "min_pct")
+"""Query parameters that are recorded in the audit log with an export."""
 SESSION_COLUMNS = (
     "id", "person", "kind", "channel", "agent", "turns", "context_tokens", "context_reserved",
     "context_limit", "context_pct", "input_tokens", "output_tokens", "cache_hit_pct", "cost_usd",
     "cost_unknown_calls", "compactions", "last_active_at", "created_at", "state",
 )  # fmt: skip
+"""Columns of the CSV of conversations, in order."""
 COST_COLUMNS = (
     "key", "name", "calls", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens",
     "cache_hit_pct", "cost_usd", "calls_of_unknown_price",
 )  # fmt: skip
+"""Columns of the CSV of costs, in order."""
 
 
 class Spent(Ranged, total=False):

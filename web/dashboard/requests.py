@@ -16,7 +16,9 @@ from web.rest.arguments import In
 from web.security import HttpRefusal
 
 FORM_BYTES = 8192
+"""Maximum bytes of a form, and of JSON bodies as small as one."""
 SECONDS = 10.0
+"""Seconds in which a body must arrive."""
 NewName = Annotated[
     str, Field(pattern=f"^{AGENT_NAME.pattern}$", title="1 to 40 of a-z, 0-9, _ and -, no mark first")
 ]
@@ -31,9 +33,10 @@ Seen = Annotated[
 
 
 async def read_json(request: web.Request, *, most: int, needed: bool = True) -> Mapping[str, Any]:
-    """Return the body as a JSON object. Raises HttpRefusal.
+    """Return the body as a JSON object; an empty body gives an empty object if it is not `needed`.
 
-    An empty body gives an empty object if it is not `needed`.
+    Raises HttpRefusal: 413 above `most` bytes, 408 after `SECONDS`, 400 for anything else but a JSON object
+    of text that Postgres can store.
     """
     _check_size(request, most)
     try:
@@ -50,7 +53,10 @@ async def read_json(request: web.Request, *, most: int, needed: bool = True) -> 
 
 
 async def read_form(request: web.Request) -> Mapping[str, str]:
-    """Return the text fields of a form. Raises HttpRefusal."""
+    """Return the text fields of a form, without NUL characters.
+
+    Raises HttpRefusal: 413 above `FORM_BYTES`, 408 after `SECONDS`, 400 for an unreadable form.
+    """
     _check_size(request, FORM_BYTES)
     try:
         async with asyncio.timeout(SECONDS):
@@ -67,7 +73,10 @@ async def read_form(request: web.Request) -> Mapping[str, str]:
 async def add_total(
     page: Awaitable[Mapping[str, Any]], count: Awaitable[Mapping[str, Any] | None] | Literal[False]
 ) -> Mapping[str, Any]:
-    """Return a page of a list, with the field `total` if a count is given."""
+    """Return a page of a list, and the result of `count` as its field `total`.
+
+    With `count` False, the page has no such field.
+    """
     if count is False:
         return await page
     found, total = await asyncio.gather(page, count)
@@ -75,7 +84,9 @@ async def add_total(
 
 
 def parse_etag(if_match: str) -> str:
-    """Return the version that the editor has read. Raises HttpRefusal 428 without one."""
+    """Return the version in an `If-Match` header, which the caller has read. Raises HttpRefusal 428 without
+    one.
+    """
     given = if_match.strip().removeprefix("W/")
     if not given:
         raise HttpRefusal(428, "version_needed", "Send `If-Match` with the version that you have read.")
@@ -83,7 +94,10 @@ def parse_etag(if_match: str) -> str:
 
 
 def parse_version(if_match: str) -> int:
-    """Return the version number of an `If-Match` header. Raises HttpRefusal 400 if it is none."""
+    """Return the version number in an `If-Match` header.
+
+    Raises HttpRefusal: 428 without one, 400 if it is no number.
+    """
     given = parse_etag(if_match).strip('"')
     if not (given.isascii() and given.isdigit() and len(given) < 19):
         raise HttpRefusal(400, "bad_input", "`If-Match` is the `etag` that came with it.")

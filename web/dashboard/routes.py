@@ -172,6 +172,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *probes.router,
     *checklist.router,
 )
+"""All operations and pages of the dashboard, in the order of the OpenAPI document."""
 
 
 def build_handlers(
@@ -195,7 +196,10 @@ def build_handlers(
     demo: bool,
     static_root: str,
 ) -> tuple[object, ...]:
-    """Build the objects whose methods are the handlers of the dashboard, each with what it needs."""
+    """Build the objects whose methods are the handlers of the dashboard, each with its services.
+
+    A service that is None makes its operations answer 503.
+    """
     offer = ProcessOffer(
         runs_commands=commands is not None,
         hands_over=handovers is not None,
@@ -276,7 +280,7 @@ def build_handlers(
 
 @dataclass(slots=True, kw_only=True)
 class Dashboard:
-    """The dashboard of this process: who may come in, who handles what, and who follows changes."""
+    """Dashboard of this process: its access checks, its handlers, and its followers of changes."""
 
     door: DashboardDoor
     admin: DashboardStores
@@ -294,7 +298,10 @@ class Dashboard:
         playground: Playground | None,
         demo: bool,
     ) -> None:
-        """Use what changed settings have replaced."""
+        """Rebuild the handlers with these settings, stores and services, after stored settings changed.
+
+        Logins and open streams are kept.
+        """
         self.admin = change_dashboard_timezone(self.admin, settings, former=self.door.settings)
         self.door.settings = settings
         self.handlers.replace(
@@ -309,6 +316,7 @@ class Dashboard:
         )
 
     def build_handler(self, operation: Operation) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """Return the aiohttp handler of an operation, with this dashboard's access checks."""
         return build_handler(operation, self.door, self.handlers)
 
     def add_to(self, app: web.Application) -> None:
@@ -354,8 +362,8 @@ def build_dashboard(
     """Build the dashboard; `add_to` adds its routes to an application.
 
     The application serves `web/static` at `/static`, its packed files at `static_root`, and owns the pool.
-    `announcer` tells screens of new entries. `news` must be a second connection, since following a topic
-    replaces the set that the chat follows.
+    `announcer` announces new entries to clients. `news` must be a second connection, since following a topic
+    replaces the set that the chat follows. Operations of a service that is None answer 503.
     """
     admin = build_dashboard_stores(pool, settings)
     live = Live(admin.jobs.load_pulse, news=news)

@@ -19,7 +19,7 @@ from web.rest.operation import OperationRouter
 
 router = OperationRouter()
 RANGES = {"24h": 1, "7d": 7, "30d": 30, "90d": 90}
-"""Days up to now."""
+"""Number of days of each named range, which ends today."""
 _HOURLY_DAYS = 2
 """Days up to which a range is drawn by the hour unless the request names a step."""
 
@@ -74,11 +74,16 @@ class Series:
 
 
 def today_of(settings: Settings) -> date:
+    """Return today's date in the deployment's time zone."""
     return datetime.now(ZoneInfo(settings.timezone)).date()
 
 
 def period_of(settings: Settings, asked: Ranged, *, days: int | None = None) -> Period:
-    """Return the requested period, else the last `days`, else this month. Raises BadQuery."""
+    """Return the period of a request: its days `from` and `to`, else its `range`.
+
+    Without any of them, the last `days`, and with `days` None this month up to today. `24h` ends with the
+    current hour. Raises BadQuery for an unknown range.
+    """
     zone, last = settings.timezone, asked.get("to") or today_of(settings)
     if not asked.get("from") and not asked.get("to"):
         if (name := asked.get("range")) is not None and name not in RANGES:

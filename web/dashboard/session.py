@@ -41,17 +41,21 @@ from web.security import HttpRefusal
 
 router = OperationRouter(refusals=(404, 409, 503))
 BODY_BYTES = 16 * 1024
+"""Maximum bytes of a body."""
 _TAKES_LONG = (404, 409, 413, 503)
 GONE = {
     "erased": "Parts of this request were erased, so it cannot be shown any more.",
     "refused": "The turn was refused before anything was sent.",
     "none": "No call of the model is on record for this turn.",
 }
+"""Reason for people why a request cannot be shown, by `ReplayedCall.gone`."""
 DIFFERS = {
     "fitted": "A later call of this turn was shortened; this earlier one is shown as it would fit now.",
     "tools": "The turn's last call had no tools; the tools of this earlier call are not recorded.",
     "pictures": "Pictures were sent as files; their descriptions are shown here.",
 }
+"""Sentence for people on how a shown request differs from the one that was sent, by `ReplayedCall.differs`.
+"""
 
 
 class FlushNow(TypedDict):

@@ -32,6 +32,7 @@ from web.security import HttpRefusal
 
 router = OperationRouter(refusals=(503,))
 NAMED_AT_MOST = 500
+"""Maximum jobs or deliveries of one request."""
 _SHOWN_AT_MOST = 50
 
 

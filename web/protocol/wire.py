@@ -26,15 +26,25 @@ MAX_CHARS = 100_000
 """Maximum characters of a message."""
 
 CLOSE_TOO_BIG = 1009
+"""Close code for a frame of more than `MAX_FRAME_BYTES`."""
 CLOSE_BINARY = 1003
+"""Close code for a binary frame."""
 CLOSE_GONE = 1006
+"""Close code for a connection that was lost without a close."""
 CLOSE_RESTART = 1012
+"""Close code after which the client reconnects at once: the server restarts, or the identity changed."""
 CLOSE_SLOW = 1013
+"""Close code after which the client reconnects later: it reads too slowly, or the database fails."""
 CLOSE_BAD_HELLO = 4400
+"""Close code for a first frame that is no valid hello of this version."""
 CLOSE_TOKEN = 4401
+"""Close code for a token or identity token that is unknown, invalid or revoked."""
 CLOSE_SITE = 4403
+"""Close code for an unknown site, or a page that may not use it."""
 CLOSE_NO_HELLO = 4408
+"""Close code if no hello came in time."""
 CLOSE_RATE = 4429
+"""Close code for too many connections, frames or refused frames."""
 
 MOST_FILES = 5
 """Maximum files of one message."""
@@ -66,7 +76,7 @@ _CUT = frozenset({"t", "event_seq", "id", "state", "kind", "through_turn", "to_m
 
 
 class BadFrame(BadInput):
-    """The frame does not follow the protocol."""
+    """Frame that does not follow the protocol; `cid` is that of the frame, None if unreadable."""
 
     sentence = "The frame does not follow the protocol."
     code = "bad_frame"
@@ -78,7 +88,7 @@ class BadFrame(BadInput):
 
 
 class RateLimited(BadInput):
-    """Too much came at once."""
+    """Refusal because a rate limit is reached; `what` says in the log what was counted."""
 
     sentence = "Too much came at once."
     code = "rate_limited"
@@ -90,7 +100,7 @@ class RateLimited(BadInput):
 
 
 class CidUsed(BadInput):
-    """Refusal of a cid that another message of the session has."""
+    """Refusal of a message or edit whose `cid` belongs to a message with another text."""
 
     sentence = "Refusal of a cid that another message of the session has."
     code = "cid_used"
@@ -418,6 +428,7 @@ def _find_cid(frame: Mapping[str, Any]) -> str | None:
 # Frames that clients get.
 
 Frame = dict[str, Any]
+"""JSON object that is sent to a client."""
 
 
 def encode(frame: Mapping[str, Any]) -> str:

@@ -137,6 +137,7 @@ async def build_known(request: web.Request, reached: ApiSession) -> Known:
 NOWHERE = 0
 """Address id of a conversation that does not take place on the web."""
 NAME_THE_SESSION = "Name a conversation that this key may reach, by the id that it had when it was made."
+"""Advice for an API key that names no conversation that it may access."""
 
 
 def _find_key(request: web.Request) -> str | None:

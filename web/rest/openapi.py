@@ -14,8 +14,11 @@ from web.rest.kinds import Error
 from web.rest.operation import JSON, Operation
 
 Schema = dict[str, Any]
+"""JSON schema, or another object of the OpenAPI document."""
 VERSION = "3.1.0"
+"""Version of OpenAPI that the document follows."""
 REF = "#/components/schemas/{model}"
+"""Template of references to schemas of the document."""
 _EVENTS = "text/event-stream"
 _REFUSED = {
     400: "Invalid request.",

@@ -17,6 +17,7 @@ from shared.runtime import BackgroundTasks
 log = structlog.get_logger(__name__)
 
 TOPICS = tuple(LIVE_TOPICS)
+"""Names of the topics whose changes pages follow."""
 LOOK_SECONDS = 1.0
 """Seconds between two queries of the database while a stream is open.
 

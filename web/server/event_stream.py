@@ -13,7 +13,7 @@ from web.server.http_server import HEADERS
 
 MEDIA_TYPE = "text/event-stream"
 HEARTBEAT_SECONDS = 15.0
-"""Seconds between two heartbeats."""
+"""Seconds without an event after which a heartbeat is sent."""
 SEND_SECONDS = 10.0
 """Seconds that one write may take."""
 

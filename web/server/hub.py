@@ -112,6 +112,7 @@ class EventLog(Protocol):
 Measure = Callable[[int], Awaitable[ContextMeasured | None]]
 """Function from a session id to the measured context; None if unknown."""
 Transport = Literal["websocket", "event_stream", "long_poll"]
+"""Way in which a visitor's client is connected."""
 
 
 class Subscriber:
@@ -256,9 +257,9 @@ class Hub:
         """Called when a turn may be due because another channel finished the turn before it."""
 
     def start(self) -> None:
+        """Start the loops that send announcements, receive them, and poll the database for missed events."""
         for loop in (self._announce, self._listen, self._poll):
             self._tasks.run_forever(loop)
-        """Start the loops that send, receive and poll."""
 
     @property
     def screens(self) -> int:

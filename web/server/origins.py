@@ -21,7 +21,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Origin of a page: scheme, host and port."""
+    """Origin of a page: scheme, host and port, which is that of the scheme if the text names none."""
 
     scheme: str
     host: str
@@ -29,7 +29,7 @@ class Origin:
 
 
 def parse_origin(text: str) -> Origin | None:
-    """Return the origin in a text; None unless it is exactly scheme, host and port."""
+    """Return the origin in a text; None unless it is exactly scheme http or https, host, and maybe port."""
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -44,7 +44,8 @@ def parse_origin(text: str) -> Origin | None:
 def origin_matches(origin: Origin, pattern: str) -> bool:
     """Return whether an origin matches a pattern such as `https://shop.example` or `https://*.shop.example`.
 
-    The second form matches all subdomains. Without a scheme, https is meant.
+    The second form matches all subdomains, but not `shop.example` itself. Without a scheme https is meant,
+    and without a port that of the scheme.
     """
     if "://" not in pattern:
         pattern = f"https://{pattern}"

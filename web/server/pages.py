@@ -18,7 +18,9 @@ from aiohttp import web
 from shared.locales import ENGLISH, match_language
 
 STATIC = Path(__file__).resolve().parents[1] / "static"
+"""Folder of the static files."""
 LOCALES = STATIC.parents[1] / "shared" / "locales"
+"""Folder of the translations, with a folder for each language."""
 _CONTENT_TYPES = {
     ".js": "text/javascript",
     ".css": "text/css",

@@ -241,7 +241,10 @@ class Pieces:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, delta: Delta, flush: Callable[[], None]) -> None:
-        """Add a piece; `flush` is called, now or later, when the collected ones are due."""
+        """Add a piece of text; `flush` is called when the collected pieces are due, at once or later.
+
+        `flush` gets them by `take`. They are due at once if this piece does not continue them.
+        """
         if self._first is not None and not self._continues(delta):
             same_turn = self._first.turn == delta.turn and delta.attempt == self._first.attempt
             if same_turn:

@@ -22,7 +22,7 @@ MOST_KEYS = 2_000
 
 
 class Counts(Protocol):
-    """Store of the counts of all processes."""
+    """Store of the counts of all processes, by kind of window, slice and key."""
 
     async def add(
         self,
@@ -32,7 +32,13 @@ class Counts(Protocol):
         slices: Sequence[int],
         asked: Sequence[str],
         seconds: float,
-    ) -> Mapping[str, int] | None: ...
+    ) -> Mapping[str, int] | None:
+        """Add this process's new uses by key to the newest of `slices`; return the uses of all processes.
+
+        The result has the sum over all slices for the keys `asked`, without zeros; None if Redis does not
+        answer. `seconds` is the length of the window.
+        """
+        ...
 
 
 class CommonCounts:

@@ -17,6 +17,7 @@ from shared.locales import ENGLISH, FOLDER, list_languages
 from web.server.pages import ASK_AGAIN, File, choose_language, serve
 
 Words: TypeAlias = Mapping[str, str | Mapping[str, str]]
+"""Translations by English text; a plural text has one for each plural category."""
 COOKIE = "evertalk-language"
 """Cookie with the language chosen on the page Account; read before the login, too."""
 _MARKED = re.compile(r"\[\[t (.+?)\]\]")
@@ -41,7 +42,10 @@ def dashboard_languages() -> Mapping[str, Mapping[str, str]]:
 
 @functools.cache
 def load_texts(language: str) -> Words:
-    """Return the translations of a language by English text; plural texts have one for each category."""
+    """Return the translations of a language by English text; plural texts have one for each category.
+
+    Empty for English and for languages without a dashboard.
+    """
     path = FOLDER / language / "dashboard.json"
     words: Mapping[str, str | Mapping[str, str]] = (
         json.loads(path.read_text("utf-8")) if path.exists() else {}
@@ -50,7 +54,10 @@ def load_texts(language: str) -> Words:
 
 
 def translate(language: str, text: str, **values: str) -> str:
-    """Return the translation of a dashboard text as HTML; `values` are inserted as HTML without escaping."""
+    """Return the translation of a dashboard text as HTML, or the English text if there is none.
+
+    `values` replace placeholders as HTML without escaping; a placeholder without a value becomes empty.
+    """
     found = load_texts(language).get(text, text)
     safe = escape(found if isinstance(found, str) else text, quote=False)
     return _PLACEHOLDER.sub(lambda name: values.get(name[1], ""), safe)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 router = OperationRouter()
 SETTING = "EVERTALK_MCP_SERVERS"
+"""Name of the stored setting with the MCP servers that operators add."""
 _UNCHANGED: Mapping[str, Any] = {"changed": [], "changed_at": None, "waiting": [], "mark": ""}
 ServerName = Annotated[
     str, describe("name of an MCP server", json_schema_extra={"minLength": 1, "maxLength": 32})

@@ -36,6 +36,7 @@ from web.server.words import language_of, translate, translate_page
 
 router = OperationRouter()
 PAGES = Path(__file__).resolve().parents[2] / "static" / "dashboard"
+"""Folder of the dashboard's HTML pages."""
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{20,200}")
 _NEXT = re.compile(r"/dashboard(/[A-Za-z0-9/_-]*)?(\?[A-Za-z0-9=&_.%+-]*)?")
 
@@ -55,6 +56,7 @@ MESSAGES = {
     "locked": "Your account is locked here. Ask an admin.",
     "wait": "Too many tries. Please wait {minutes} min.",
 }
+"""Sentences of the login form, by the code that an address gives as `m`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,10 @@ class LoginHandlers:
 
     @router.page("GET /dashboard/login", anyone=True)
     async def login_page(self, authed: AuthedRequest) -> web.StreamResponse:
-        """Shows; a preview of a link in some chat must not use it up."""
+        """Show the login form, or redirect an operator who is logged in already.
+
+        The token of a login link is only put into the form, since a preview of the link must not use it up.
+        """
         query = authed.request.query
         if authed.who is not None and "token" not in query:
             return see_other(safe_next(query.get("next", "")))
@@ -79,6 +84,10 @@ class LoginHandlers:
 
     @router.page("POST /dashboard/login", anyone=True)
     async def log_in(self, authed: AuthedRequest) -> web.StreamResponse:
+        """Log in by password or by the token of a link; redirect with a login cookie.
+
+        Shows the form again with the reason of a refusal, or with the field for a code of the second factor.
+        """
         request = authed.request
         if not can_keep_login(request, self.settings):
             return self.login_form(authed, "plain", status=403)
@@ -118,6 +127,7 @@ class LoginHandlers:
 
     @router.page("POST /dashboard/logout", anyone=True)
     async def log_out(self, authed: AuthedRequest) -> web.StreamResponse:
+        """End the login, close the open streams of logins that have ended, and redirect to the login form."""
         await self._end(authed)
         if self.live is not None:
             await self.live.announce_sign_out()
@@ -159,6 +169,7 @@ class LoginHandlers:
             await self.operators.log_out(authed.token)
 
     def wait_longer(self, authed: AuthedRequest, seconds: int) -> web.Response:
+        """Return the login form with status 429, after too many tries; `seconds` is rounded up to minutes."""
         return self.login_form(
             authed,
             "wait",
@@ -179,10 +190,10 @@ class LoginHandlers:
         status: int = 200,
         headers: dict[str, str] | None = None,
     ) -> web.Response:
-        """Return the login form: name and password, or the code of the authenticator app.
+        """Return the login form: name and password, a login link, or the code of the authenticator app.
 
-        `step` is the proof of the first step. The page holds only our own texts and values of harmless
-        characters.
+        `message` is a key of `MESSAGES`, `token` that of a login link, `step` the proof of a passed first
+        step, and `following` the address to which a login leads. Unsafe characters never reach the page.
         """
         language = language_of(authed.request)
         words = translate(language, MESSAGES.get(message, ""), minutes=minutes)
@@ -213,8 +224,10 @@ class LoginHandlers:
 
 
 def safe_next(path: str) -> str:
+    """Return the address if it is one of the dashboard, else its first page."""
     return path if _NEXT.fullmatch(path) else "/dashboard"
 
 
 def see_other(location: str) -> web.Response:
+    """Return a redirect (303) to an address."""
     return web.Response(status=303, headers={"Location": location})

@@ -29,9 +29,13 @@ log = structlog.get_logger(__name__)
 
 router = OperationRouter()
 COOKIE = "evertalk_sign_in"
+"""Name of the cookie of a login that waits for the identity provider, without the prefix for https."""
 BACK = "/dashboard/oidc/back"
+"""Path to which the identity provider sends the browser back."""
 ATTEMPT_SECONDS = 600
+"""Seconds within which the browser must come back."""
 MOST_CHARS = 8_192
+"""Maximum characters of the provider's answer in the address."""
 _ATTEMPT = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_=-]{0,400})")
 
 
@@ -48,6 +52,7 @@ class ProviderLoginHandlers:
 
     @router.page("GET /dashboard/oidc", anyone=True)
     async def begin_login(self, authed: AuthedRequest) -> web.StreamResponse:
+        """Redirect to the identity provider, with a cookie that holds the secret of this attempt."""
         request = authed.request
         provider = self._provider()
         if not can_keep_login(request, self.settings):
@@ -68,7 +73,10 @@ class ProviderLoginHandlers:
 
     @router.page(f"GET {BACK}", anyone=True)
     async def finish_login(self, authed: AuthedRequest) -> web.StreamResponse:
-        """The attempt ends here, however it ends."""
+        """Check the provider's answer, create or update the operator, and log them in.
+
+        The attempt's cookie is deleted in any case; after a refusal the login form shows the reason.
+        """
         response = await self._finish(authed)
         name = self._cookie(authed)
         response.del_cookie(name, path="/", secure=name.startswith("__Host-"), httponly=True, samesite="Lax")

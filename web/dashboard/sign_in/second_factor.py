@@ -22,7 +22,7 @@ from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
 
 LARGEST_VERSION = 15
-"""Beyond 77 modules a side a telephone no longer tells them apart on a screen."""
+"""Largest version of a QR code: 77 modules a side, the most that a phone can read from a screen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,9 @@ def _dark(row: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 router = OperationRouter()
 BODY_BYTES = 1024
+"""Maximum bytes of a body."""
 MOST_CHARS = 100
+"""Maximum characters of a code that are used."""
 Code = Annotated[
     str, Cut(MOST_CHARS, "six-digit code of the authenticator app"), Field(json_schema_extra={"minLength": 1})
 ]
@@ -91,7 +93,7 @@ class RecoveryCodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondFactorHandlers:
-    """Handlers of the second factor."""
+    """Handlers of the second factor: set-up, removal, and the second step of a login."""
 
     settings: Settings
     login: LoginHandlers
