@@ -37,6 +37,7 @@ log = structlog.get_logger(__name__)
 
 
 def main() -> int:
+    """Run the bot process until SIGTERM; return its exit code."""
     try:
         settings = load_settings()
     except BadSettings as error:

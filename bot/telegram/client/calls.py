@@ -224,6 +224,7 @@ class ScaledClock:
         self._speed = speed
 
     def now(self) -> float:
+        """Return the monotonic time in seconds of this clock."""
         return time.monotonic() * self._speed
 
     def to_real_seconds(self, seconds: float) -> float:
@@ -231,6 +232,7 @@ class ScaledClock:
         return max(0.0, seconds) / self._speed
 
     async def sleep(self, seconds: float) -> None:
+        """Wait for `seconds` of this clock."""
         await asyncio.sleep(self.to_real_seconds(seconds))
 
 
@@ -373,6 +375,7 @@ class CallQueue:
         return True
 
     def remove(self, call: QueuedCall) -> None:
+        """Remove a waiting call; no effect if it does not wait."""
         if call in self._queued:
             self._queued.remove(call)
 
@@ -384,6 +387,7 @@ class CallQueue:
         self._held_until[chat_id] = max(until, self.get_hold_until(chat_id))
 
     def get_hold_until(self, chat_id: int | None) -> float:
+        """Return the time until which calls of a chat are held back; -inf without a hold."""
         return self._held_until.get(chat_id, -inf)
 
     def take_due(self, now: float) -> list[QueuedCall]:
@@ -477,6 +481,7 @@ class Backoff:
         return max(min(self.min_seconds, self.max_seconds), random.uniform(whole / 2, whole))
 
     def reset(self) -> None:
+        """Make the next delay the shortest one again; called after a success."""
         self._tries = 0
 
 

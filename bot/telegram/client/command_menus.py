@@ -11,8 +11,11 @@ from shared.locales import ENGLISH, list_languages
 Scope = Literal["all_private_chats", "all_group_chats", "all_chat_administrators"]
 """Kind of chat that sees a menu: `type` of the Bot API's BotCommandScope."""
 NAME_CHARS = 32
+"""Maximum characters of a command's name at Telegram."""
 DESCRIPTION_CHARS = 256
+"""Maximum characters of a command's description at Telegram."""
 MAX_COMMANDS = 100
+"""Maximum commands of one menu at Telegram."""
 
 _HIDDEN_IN_GROUPS = frozenset({"start"})
 
@@ -39,9 +42,11 @@ def list_menu_languages() -> tuple[str, ...]:
 def build_command_menus(
     audience: Audience, *, humans: bool = True, speaks: bool = False
 ) -> tuple[CommandMenu, ...]:
-    """Return the menus of a bot for each kind of chat and language.
+    """Return the menus of a bot, one for each kind of chat and language.
 
-    `humans` and `speaks` say whether the commands for handover and for voice answers are included.
+    `audience` selects the commands. `humans` and `speaks` say whether the commands for handover and for voice
+    answers are included. Menus of groups have no `/start`; those of group members have only the commands that
+    everyone there may use.
     """
     table = commands_for(channel="telegram", audience=audience, humans=humans, speaks=speaks)
     in_groups = tuple(command for command in table if command.name not in _HIDDEN_IN_GROUPS)

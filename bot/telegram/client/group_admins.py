@@ -13,7 +13,9 @@ from bot.telegram.client.sender import Sender
 log = structlog.get_logger(__name__)
 
 CACHE_SECONDS = 60.0
+"""Seconds for which a role is cached."""
 MAX_CACHED = 5_000
+"""Maximum cached roles; at more, the whole cache is dropped."""
 _ADMINS = frozenset({"administrator", "creator"})
 
 GroupRole = Literal["admin", "member", "unknown"]
@@ -30,7 +32,8 @@ class GroupAdmins:
     async def find_role(self, chat_id: int, user_id: int, *, patience: float) -> GroupRole:
         """Return the role of a person, from the cache or from Telegram.
 
-        Waits at most `patience` seconds in the queue and through a rate limit, then returns `unknown`.
+        Waits at most `patience` seconds in the queue and through a rate limit, then returns `unknown`. If
+        Telegram refuses the question, the role is `member`; both are not cached.
         """
         if user_id == chat_id:
             return "admin"  # an anonymous administrator writes with the id of the group

@@ -42,8 +42,11 @@ UNREACHABLE_SECONDS = 60.0
 """Seconds without calls to a chat that blocked or removed the bot; a message from the chat ends them early.
 """
 MAX_UNREACHABLE = 1_000
+"""Maximum chats that are remembered as unreachable."""
 MAX_SENT = 200
+"""Maximum message ids that are remembered for one chat."""
 MAX_CHATS_SENT = 1_000
+"""Maximum chats whose sent messages are remembered."""
 MAX_TRIES = 10
 """Maximum requests for one call, also through 429 responses; then its outcome is CallNotSent."""
 

@@ -66,7 +66,9 @@ from shared.core.session.turns import utf16_units
 log = structlog.get_logger(__name__)
 
 BACKOFF_SECONDS = 0.5
+"""Seconds before the first retry of a call; each later pause is twice as long."""
 TRIES = 3
+"""Maximum requests of a call; a 429 may add some."""
 FINAL_PATIENCE_SECONDS = 120.0
 """Seconds that a final message may wait for its turn."""
 EDIT_PATIENCE_SECONDS = 5.0

@@ -25,7 +25,9 @@ from shared.adapters.certificates import describe_failure
 from shared.core.values.errors import EvertalkError
 
 REQUEST_SECONDS = 30.0
+"""Maximum seconds of a call, unless it names another limit."""
 CONNECT_SECONDS = 5.0
+"""Maximum seconds for connecting to the Bot API."""
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 """Maximum bytes of one response; a hundred updates have less than 10 MB."""
 _TOKEN = re.compile(r"[0-9]{1,16}:[A-Za-z0-9_-]{20,128}")
@@ -74,6 +76,7 @@ class BoundedFile(BytesIO):
         self._max_bytes = max_bytes
 
     def write(self, chunk: Any, /) -> int:
+        """Append a chunk. Raises FileTooLarge, without writing, if the buffer would exceed its limit."""
         if self.tell() + len(chunk) > self._max_bytes:
             raise FileTooLarge(f"more than {self._max_bytes} bytes")
         return super().write(chunk)
@@ -154,6 +157,7 @@ class TelegramSession(AiohttpSession):
             self._session = None
 
     async def close(self) -> None:
+        """Close all HTTP sessions."""
         await self._close_retired()
         if self._session is not None:
             await self._session.close()

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 MAX_DEPTH = 64
 """Maximum nesting of stored JSON; updates of Telegram have about 10 levels."""
 MAX_UPDATE_ID = 2**62
+"""Maximum of an update id, so that a database column holds it."""
 
 
 class InvalidJson(ValueError):

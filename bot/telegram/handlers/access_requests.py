@@ -78,6 +78,7 @@ class AccessRequests:
             log.warning("access_request_notice_failed", bot=self._bot_id, reason=str(error))
 
     def build_router(self) -> Router:
+        """Build the router for presses on the buttons that allow or deny access."""
         router = Router(name="access_requests")
         decides = F.action.in_({ButtonAction.ALLOW_ACCESS, ButtonAction.DENY_ACCESS})
         router.callback_query.register(self._handle_press, ButtonPress.filter(decides))

@@ -213,4 +213,5 @@ def _keep_addressed(batch: MessageBatch) -> MessageBatch:
 
 
 def get_reply_target(chat_ref: ChatRef) -> ChatTarget:
+    """Return the chat and topic to which a reply to its message is sent."""
     return ChatTarget(chat_id=chat_ref.chat_id, thread_id=chat_ref.thread_id)

@@ -21,7 +21,9 @@ from bot.telegram.inbound.update_parser import build_author, build_chat_ref, par
 from shared.services.turns.session_service import SessionService
 
 POSITIVE_REACTIONS = frozenset("👍❤🔥👏🎉🤩💯🙏🥰😍😁👌🏆⚡🤗🫡😎")
+"""Reactions to an answer that are stored as a good rating."""
 NEGATIVE_REACTIONS = frozenset("👎💩🤮😢🤬😱🤯🖕😡")
+"""Reactions to an answer that are stored as a bad rating."""
 
 
 class ChatChanges:
@@ -43,6 +45,7 @@ class ChatChanges:
         self._sessions = sessions
 
     def build_router(self) -> Router:
+        """Build the router for membership, migrations, pins, reactions and stopped drafts."""
         router = Router(name="chat_changes")
         router.my_chat_member.register(self._join, ChatMemberUpdatedFilter(JOIN_TRANSITION))
         router.my_chat_member.register(self._leave, ChatMemberUpdatedFilter(LEAVE_TRANSITION))

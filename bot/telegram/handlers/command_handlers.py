@@ -52,6 +52,7 @@ log = structlog.get_logger(__name__)
 MAX_ARGUMENT_WORDS = 2
 """Maximum words after an unknown command; with more, the text is a message that begins with a slash."""
 QUESTION_MARKS = ("?", "？", "؟")
+"""Ends of a text after an unknown command that make it a message that begins with a slash."""
 ROLE_PATIENCE_SECONDS = 30.0
 """Seconds that a command may wait for Telegram's answer about the sender's role, including rate limits."""
 

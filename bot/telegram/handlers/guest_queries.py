@@ -56,6 +56,7 @@ class GuestQueryHandler:
         self._store = context.stores.guest_queries
 
     def build_router(self) -> Router:
+        """Build the router for guest queries."""
         router = Router(name="guest_queries")
         router.guest_message.register(self._handle_question)
         return router

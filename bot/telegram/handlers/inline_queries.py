@@ -37,6 +37,8 @@ ANSWER_SECONDS = 9.0
 LOOK_SECONDS = 0.1
 """Seconds between two checks whether the turn has ended."""
 SHORT = "(Asked from another chat, to be shown there: answer in three sentences at most.)"
+"""Instruction that the model gets with an inline query; stored with the question, but not part of its text.
+"""
 _TITLE_CHARS = 60
 
 
@@ -63,6 +65,7 @@ class InlineQueryHandler:
         """Id of each person's newest query, by user id, while they type."""
 
     def build_router(self) -> Router:
+        """Build the router for inline queries."""
         router = Router(name="inline_queries")
         router.inline_query.register(self._start_query)
         return router

@@ -19,7 +19,9 @@ from shared.core.context.notes import KeptNote, NoteResult, NoteSource
 from shared.ports import Announcer
 
 NOTES_PER_PAGE = 8
+"""Notes on one page, and maximum notes of a search result."""
 MAX_PAGES = 50
+"""Maximum pages of the list; older notes are not shown."""
 SEARCH_MARK = "found"
 """Mark in callback data of buttons below a search result; the query itself does not fit there."""
 _MAX_QUERY_CHARS = 300
@@ -34,7 +36,10 @@ class MemoryList:
         self._announcer = announcer
 
     async def show(self, chat: ChatRow, query_text: str) -> None:
-        """Send the first page of notes, or the notes that match `query_text`."""
+        """Send the first page of notes, or at most `NOTES_PER_PAGE` notes that match `query_text`.
+
+        Also stores the order of the listed notes, by which `/forget 3` finds one.
+        """
         if not query_text:
             await self._show_page(chat, None, page=0)
             return
@@ -53,13 +58,15 @@ class MemoryList:
         await self._notifier.send(get_chat_target(chat), body, keyboard=buttons)
 
     async def show_page(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
+        """Show page `press.subject`, counted from 0, in place of the message with the pressed button."""
         await self._notifier.answer_callback(query.id)
         await self._show_page(chat, query, page=press.subject)
 
     async def archive(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
-        """Archive the note of a button and show the list again; repeating the press has no effect.
+        """Archive the note of a button and show the list again, with a button that restores the note.
 
-        A note of another owner or a deleted note counts as outdated.
+        Repeating the press has no further effect. A note of another owner or a deleted note counts as
+        outdated. Other clients of the session are notified.
         """
         texts, source = get_chat_texts(chat), await self._load_source(chat)
         note = await self._notes.load_note(press.subject, source)
@@ -78,7 +85,9 @@ class MemoryList:
         )
 
     async def restore(self, query: CallbackQuery, chat: ChatRow, press: ButtonPress) -> None:
-        """Restore the archived note of a button and show the list again."""
+        """Restore the archived note of a button, show the list again, and notify other clients of the
+        session.
+        """
         texts, source = get_chat_texts(chat), await self._load_source(chat)
         note = await self._notes.load_note(press.subject, source)
         result = await self._notes.restore(note.short_id, source) if note else None

@@ -72,12 +72,15 @@ MAX_FILES = 10
 MAX_QUOTED_FILES = 3
 """Maximum files read for one turn from messages that a person replied to."""
 STICKER_REACTION = "👍"
+"""Reaction to a sticker whose own emoji is not possible as a reaction."""
 EDIT_REACTION = "✍"
 """Reaction that confirms an edit for which no new answer is offered."""
 LATE_POLLS = 50
 """Maximum checks, `LATE_POLL_SECONDS` apart, for the first part of a message whose rest came late."""
 LATE_POLL_SECONDS = 0.1
+"""Seconds between two checks for the first part of a message whose rest came late."""
 MIB = 1024 * 1024
+"""Bytes of a mebibyte."""
 MAX_DEFERRED = 20
 """Maximum updates of unread recordings and files kept for `/retry`; the oldest are dropped first."""
 TRANSCRIPT_CHARS = 1_000

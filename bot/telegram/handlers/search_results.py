@@ -17,6 +17,7 @@ from shared.core.memory.search import MessageHit, SearchKey
 from shared.services.commands.search import render_found, render_said
 
 HITS_PER_LIST = 8
+"""Hits on one page."""
 _ASKED = re.compile(r"/\w+(?:@\w+)?\s++(.+)", re.DOTALL)
 _SUPERGROUPS = -1_000_000_000_000
 """Chat ids below this number are supergroups, whose messages have links."""

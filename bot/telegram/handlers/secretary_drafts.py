@@ -61,6 +61,7 @@ class SecretaryDrafts:
         self._store = context.stores.secretary
 
     def build_router(self) -> Router:
+        """Build the router for presses on buttons of drafts, and for replies with the owner's own text."""
         router = Router(name="secretary_drafts")
         router.callback_query.register(self._handle_press, ButtonPress.filter(F.action.in_(_ACTIONS)))
         if self._context.identity.is_secretary:

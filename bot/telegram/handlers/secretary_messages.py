@@ -35,6 +35,7 @@ from shared.services.voice.hearing import HearingService, NotHeard, RecordingEmp
 log = structlog.get_logger(__name__)
 
 MIB = 1024 * 1024
+"""Bytes of a mebibyte."""
 MOST_DELETED = 100
 """Maximum messages erased for one update; Telegram deletes at most 100 at once."""
 SECRETARY_RULES = (
@@ -42,6 +43,7 @@ SECRETARY_RULES = (
     "of {owner}: answer in one message of at most 2,000 characters, without files. Agree to nothing that "
     "{owner} has not said in this chat.)"
 )
+"""Instruction that the model gets with each message of a customer."""
 
 
 class SecretaryMessages:
@@ -75,6 +77,7 @@ class SecretaryMessages:
         self._store = context.stores.secretary
 
     def build_router(self) -> Router:
+        """Build the router for updates of business accounts."""
         router = Router(name="secretary_messages")
         router.business_connection.register(self._handle_connection)
         router.business_message.register(self._handle_message)

@@ -16,7 +16,9 @@ from shared.adapters.postgres.telegram.access import PostgresTelegramAccess
 from shared.ports import AccessRow
 
 FindAccess = Callable[[], Awaitable[AccessRow | None]]
+"""Function that loads the access row of a chat; None without one."""
 AccessMode = Literal["pairing", "allowlist", "open"]
+"""Rule for chats without a decision: ask for access by code, refuse, or admit."""
 AccessTextKey = Literal[
     "access_code",
     "access_not_allowed",
@@ -26,6 +28,7 @@ AccessTextKey = Literal[
     "access_group_not_allowed",
     "access_group_welcome",
 ]
+"""Key of a text that a chat without access gets, or that welcomes a new owner or group."""
 REPLY_INTERVAL_SECONDS = 60.0
 """Minimum seconds between two replies in a private chat without access."""
 GROUP_REPLY_INTERVAL_SECONDS = 3_600.0
@@ -61,6 +64,7 @@ class NoReply:
 
 
 AccessDecision = Allowed | StrangerReply | NoReply
+"""Decision about a message or a group: answer it, send a fixed text, or send nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,10 +48,13 @@ log = structlog.get_logger(__name__)
 CONFLICTING_POLLER = (
     "Another program polls this bot with the same token. Stop it, or give one of the two a bot of its own."
 )
+"""Problem for operators if Telegram reports another poller."""
 WEBHOOK_RETURNED = (
     "A webhook was set for this bot again while it is polled. Stop what sets it, or use webhook mode."
 )
+"""Problem for operators if Telegram reports a webhook again after it was deleted."""
 RATE_LIMITED = "Telegram asks this bot to wait before it fetches messages again."
+"""Problem for operators if Telegram demands a long pause between polls."""
 BATCH_SIZE = 200
 """Maximum updates per read."""
 INBOX_POLL_SECONDS = 5.0
@@ -64,13 +67,23 @@ T = TypeVar("T")
 
 
 class UpdateStore(Protocol):
-    async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int: ...
+    """Store of the updates of all bots."""
 
-    async def load_next_offset(self, bot_id: int) -> int: ...
+    async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int:
+        """Store updates, and return how many are new. Raises StorageUnavailable."""
+        ...
+
+    async def load_next_offset(self, bot_id: int) -> int:
+        """Return the offset to poll from: the newest stored update id plus one; 0 without recent ones."""
+        ...
 
 
 class ProblemReporter(Protocol):
-    async def record_problem(self, bot_id: int, problem: str) -> None: ...
+    """Store of a bot's current problem, which the dashboard shows."""
+
+    async def record_problem(self, bot_id: int, problem: str) -> None:
+        """Store the current problem of a bot; empty for none. Raises StorageUnavailable."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,7 @@ from shared.core.values.files import (
 from shared.core.values.recordings import Recording, RecordingLimits, audio_mime, header_seconds
 
 UnsupportedReason = Literal["cannot_hear", "cannot_watch", "cannot_see_sticker", "file_unknown_kind"]
+"""Reason why a kind of file is not read, as the key of the text for the person."""
 
 _UNSUPPORTED: dict[str, UnsupportedReason] = {
     "voice": "cannot_hear",
@@ -76,6 +77,7 @@ class ReadMethod:
 
 
 AUDIO_KINDS = frozenset({"voice", "audio", "video_note"})
+"""Kinds of media that are transcribed."""
 
 
 def choose_read_method(media: Media, *, can_transcribe: bool = False) -> ReadMethod:
@@ -127,6 +129,7 @@ UnreadableReason = Literal[
     "cannot_see_sticker",
     "recording_too_long",
 ]
+"""Reason why a file was not read, as the key of the text for the person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ OnLate = Callable[[IncomingMessage, int], Awaitable[None]]
 ChatKey = tuple[int, int]
 """Chat id and thread id."""
 BatchKind = Literal["plain", "paste", "album", "forward", "stale"]
+"""Reason why messages make one batch; `stale` are messages older than `stale_after`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,7 @@ class MessageBatch:
 
     @property
     def first(self) -> IncomingMessage:
+        """First message of the batch."""
         return self.messages[0]
 
     @property
@@ -104,10 +106,12 @@ class MessageBatch:
 
     @property
     def update_ids(self) -> tuple[int, ...]:
+        """Ids of all updates of the batch, including superseded ones; they are marked as handled together."""
         return (*self.superseded, *(one.update_id for one in self.messages))
 
     @property
     def message_ids(self) -> tuple[int, ...]:
+        """Ids of the messages, in order."""
         return tuple(one.message_id for one in self.messages)
 
     @property

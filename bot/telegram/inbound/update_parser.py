@@ -32,6 +32,7 @@ _CHANNEL_POST = "channel_post"
 BUSINESS_UPDATES = (
     "business_connection", "business_message", "edited_business_message", "deleted_business_messages",
 )  # fmt: skip
+"""Kinds of updates that a bot requests only in secretary mode."""
 MAX_ID_VALUE = 2**53
 """Maximum of an id; Telegram uses at most 52 bits, and database columns must hold it."""
 NOTE_CHARS = 4_000
@@ -40,6 +41,7 @@ NOTE_CHARS = 4_000
 A checklist can have 30 tasks of 100.
 """
 MOST_PIXELS = 100_000
+"""Maximum of a side of a picture; a larger value counts as unknown."""
 GENERAL_TOPIC = 1
 """Id of the General topic in forums, which is treated as no topic.
 
@@ -224,7 +226,7 @@ def _decode(raw: Mapping[str, Any], client: Bot | None) -> Update:
 
 
 def build_author(user: types.User) -> MessageAuthor:
-    """Return the author that a Telegram user is."""
+    """Return a Telegram user as the author of a message."""
     return MessageAuthor(
         user_id=user.id,
         name=user.full_name,

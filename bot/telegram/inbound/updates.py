@@ -19,10 +19,12 @@ from shared.core.context.untrusted_text import strip_marks
 from shared.core.session.turns import utf16_units
 
 ChatKind = Literal["private", "group", "supergroup", "channel"]
+"""Kind of a chat, as Telegram names it."""
 MediaKind = Literal[
     "photo", "document", "voice", "audio", "video", "video_note", "animation", "sticker", "location",
     "contact", "poll", "dice", "checklist", "other",
 ]  # fmt: skip
+"""Kind of what a message has besides text; `other` is content that the bot does not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,7 @@ class ChatRef:
 
     @property
     def is_private(self) -> bool:
+        """Whether this is a chat with a single person."""
         return self.kind == "private"
 
 

@@ -26,8 +26,11 @@ from shared.core.values.errors import EvertalkError, StorageUnavailable
 log = structlog.get_logger(__name__)
 
 PATH = "/telegram/{bot_id}"
+"""Path to which Telegram posts the updates of a bot."""
 SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's name
+"""Header in which Telegram sends the webhook's secret."""
 MAX_BODY_BYTES = 1024 * 1024
+"""Maximum bytes of a posted update."""
 BODY_SECONDS = 15.0
 """Seconds in which the body of a request must arrive."""
 RETRY_SECONDS = 5
@@ -35,6 +38,7 @@ RETRY_SECONDS = 5
 MAX_CONNECTIONS = 40
 """Maximum simultaneous connections that Telegram may open."""
 MIN_SECRET_CHARS = 32
+"""Minimum characters of a webhook's secret."""
 CALL_SECONDS = 20
 """Timeout in seconds of calls to Telegram."""
 WEBHOOK_CHECK_SECONDS = 60.0
@@ -43,7 +47,9 @@ WEBHOOK_TAKEN = (
     "Another program has changed the webhook of this bot. Two deployments cannot share a token: give one of "
     "them a bot of its own, then restart the other."
 )
+"""Problem for operators if the webhook of a bot has another address than ours."""
 PORTS = (443, 80, 88, 8443)
+"""Ports to which Telegram posts."""
 _SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
 
 WebhookHandler = Callable[[web.Request], Awaitable[web.Response]]
@@ -57,7 +63,11 @@ class BadWebhook(EvertalkError):
 
 
 class WebhookUpdateStore(Protocol):
-    async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int: ...
+    """Store of the updates of all bots."""
+
+    async def store(self, bot_id: int, updates: Sequence[Mapping[str, Any]]) -> int:
+        """Store updates, and return how many are new. Raises StorageUnavailable."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ _MATH_SIGNS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 _MATH_FENCES = {"$$": "$$", "\\[": "\\]"}
 _TEX = re.compile(r"[\\^_={}]|\A\s*\w\s*\Z")
 MAX_FORMULA_CHARS = 500
+"""Maximum characters of a formula in a line; a longer text between math signs is plain text."""
 MAX_COLUMNS = 20
 """Maximum columns of a table; each row is padded to the widest one, so that a short text could grow large."""
 

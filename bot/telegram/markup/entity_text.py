@@ -102,6 +102,7 @@ def _measure_char(char: str) -> int:
 
 
 EntityType = Literal["bold", "italic", "strikethrough", "code", "pre", "text_link", "blockquote"]
+"""Type of an entity, as in the Bot API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +117,7 @@ class TextEntity:
 
     @property
     def end(self) -> int:
+        """Offset after the last UTF-16 unit of the entity."""
         return self.offset + self.length
 
     def to_api(self) -> dict[str, str | int]:
@@ -200,7 +202,9 @@ def find_table_links(table: TableBlock) -> Iterator[TextSpan]:
 
 
 BULLETS = "•◦▪"
+"""Bullets of a list by its depth; deeper lists have the last one."""
 RULE = "———"
+"""Text of a horizontal rule."""
 _INDENT = "   "
 _BOXES = {True: "☑", False: "☐"}
 
@@ -437,6 +441,7 @@ _BEST = 5
 MAX_PARTS = 5
 """Maximum messages of one answer; a longer answer is also sent as a file."""
 DOCUMENT_NAME = "answer.md"
+"""Name of the file with the whole text of an answer that is too long for messages."""
 
 
 def split(

@@ -26,9 +26,13 @@ from shared.core.session.turns import utf16_units
 
 # Limits of rich messages, from TDLib of July 2026; list items and table rows count as blocks.
 RICH_UNITS = 32_768
+"""Maximum UTF-16 units of a rich message."""
 RICH_BLOCKS = 500
+"""Maximum blocks of a rich message."""
 RICH_DEPTH = 16
+"""Maximum levels of blocks and formats in a rich message."""
 RICH_COLUMNS = 20
+"""Maximum columns of a table in a rich message."""
 
 _OPENING = re.compile(
     r"<details(?P<open>\s+open)?>\s*+(?:<summary>(?P<summary>.*?)</summary>)?\s*+", re.DOTALL

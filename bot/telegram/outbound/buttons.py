@@ -22,6 +22,7 @@ from shared.locales import Catalogue, list_languages, name_language
 from shared.services.commands.command_call import Choice, Place
 
 VERSION = "v1"
+"""Version of the callback data, with which it begins; buttons of other versions are refused."""
 
 
 class ButtonAction(StrEnum):
@@ -109,6 +110,10 @@ def build_keyboard(rows: Iterable[Sequence[InlineKeyboardButton]]) -> InlineKeyb
 def build_button(
     address_id: int, subject: int, label: str, action: ButtonAction, word: str = ""
 ) -> InlineKeyboardButton:
+    """Return a button; `subject` and `word` are the fields of `ButtonPress`.
+
+    Raises ValueError if they do not fit in callback data.
+    """
     press = ButtonPress(action=action, address_id=address_id, subject=subject, word=word)
     return InlineKeyboardButton(text=label, callback_data=press.pack())
 
@@ -116,6 +121,7 @@ def build_button(
 SWITCH_SETTINGS = ("notices", "announce", "drafts", "rich")
 """Names of the settings of a chat that are on or off."""
 BUTTONS_PER_ROW = 4
+"""Buttons with a number in one row."""
 CHOOSE = "choose"
 """Value of the language setting in a button that shows the list of languages."""
 CHOSEN_BY_BUTTON = frozenset({"mode", "model", "voice"})
@@ -124,6 +130,7 @@ CHOSEN_BY_BUTTON = frozenset({"mode", "model", "voice"})
 `/forget` is not one of them: a number below an old preview could erase another note.
 """
 ON_BY_DEFAULT = frozenset({"notices", "drafts", "rich"})
+"""Names of the settings of a chat that are on unless it has switched them off."""
 
 
 def build_answer_buttons(chat: ChatRow, turn: int, state: str) -> InlineKeyboardMarkup | None:
@@ -163,6 +170,7 @@ def build_rating_buttons(chat: ChatRow, handover_id: int) -> InlineKeyboardMarku
 
 
 def build_summary_buttons(chat: ChatRow, compaction_id: int) -> InlineKeyboardMarkup | None:
+    """Return the buttons below a notice about a summary: view it, and undo it."""
     return _build_row(
         chat, compaction_id, ("view", ButtonAction.VIEW_SUMMARY), ("undo", ButtonAction.UNDO_SUMMARY)
     )

@@ -32,6 +32,7 @@ from shared.services.turns.turn_dispatcher import OpenReplySink, SessionAnswerer
 log = structlog.get_logger(__name__)
 
 MAX_PARALLEL_SESSIONS = 8
+"""Maximum sessions whose unfinished deliveries are resumed at once."""
 RECOVERY_SECONDS = 1.0
 """Seconds between two checks for undelivered answers."""
 DRAIN_SECONDS = 2.5
@@ -75,6 +76,7 @@ class TelegramTurnDispatcher:
         self._bot_serving = asyncio.Event()
 
     def start(self) -> None:
+        """Start to look for due turns and for unfinished deliveries."""
         self._answers.start()
         self._loops.run_forever(self._run_recovery)
 
@@ -100,6 +102,7 @@ class TelegramTurnDispatcher:
         self._answers.wake()
 
     async def close(self) -> None:
+        """Stop, giving running answers `DRAIN_SECONDS` to end."""
         await self._answers.close(drain_seconds=DRAIN_SECONDS)
         await self._loops.cancel()
 
@@ -192,10 +195,12 @@ class AnswerDelivery:
         return answer
 
     async def resume_unfinished(self, accounts: Sequence[int]) -> int:
-        """Deliver the ended turns of these bots that are not complete in their chats.
+        """Deliver the ended turns of these bots that are not complete in their chats; return how many now
+        are.
 
-        Return how many are now. Call it after `recover_interrupted`, then every second: a delivery that has
-        to wait is left for the next call. `accounts` are bot ids. Raises StorageUnavailable.
+        Call it after `recover_interrupted`, then every second: a delivery that has to wait is left for the
+        next call, and sessions with an open reply are left to that. `accounts` are bot ids. Raises
+        StorageUnavailable.
         """
         unfinished = await self._context.deliveries.list_unfinished(accounts)
         # Turns of one session are delivered in their order; sessions do not wait for each other.
@@ -248,7 +253,11 @@ class AnswerDelivery:
 
 
 class SummaryForecast(Protocol):
-    async def foresee_summary(self, session_id: int) -> SummaryOutlook: ...
+    """Service that predicts the next automatic summary of a session."""
+
+    async def foresee_summary(self, session_id: int) -> SummaryOutlook:
+        """Return when the next summary comes. Raises StorageUnavailable."""
+        ...
 
 
 class SummaryNotices:

@@ -103,6 +103,7 @@ class DeliveryTexts:
 
 
 WORKING = "👀"
+"""Reaction on a group's question while the bot answers it."""
 BuildKeyboard = Callable[[ChatRow, int, str], "InlineKeyboardMarkup | None"]
 """Function from chat, turn and state to the buttons below the last part of an answer, None for no buttons.
 
@@ -147,6 +148,7 @@ class DeliveryContext:
     """Tasks that set the reaction on a question, by session id."""
 
     def get_form_support(self, bot_id: int) -> FormSupport:
+        """Return which forms of answers the bot's server accepts; at first all."""
         return self.form_support.setdefault(bot_id, FormSupport())
 
     def can_use(self, chat: ChatRow, form: AnswerForm) -> bool:

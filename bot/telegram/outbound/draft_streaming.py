@@ -36,8 +36,11 @@ class EditPacing:
 
 
 PRIVATE_PACING = EditPacing(settle_seconds=0.25)
+"""Timing in private chats."""
 GROUP_PACING = EditPacing(edit_seconds=3.5, settle_seconds=0.25)
+"""Timing in groups, which allow 20 messages and edits a minute."""
 NATIVE_PACING = EditPacing(first_chars=1, edit_seconds=0.5, new_chars=1)
+"""Timing of native drafts, which do not count towards the limits of the chat."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -232,6 +235,7 @@ class ReplyDraft:
 
     @property
     def is_ended(self) -> bool:
+        """Whether `end` was called."""
         return self._ended
 
     def _has_news(self) -> bool:

@@ -26,11 +26,13 @@ log = structlog.get_logger(__name__)
 HOLDING_SECONDS = 7.0
 """Seconds after the question until a holding line is sent; Telegram waits about ten seconds for an answer."""
 RETRY_SECONDS = 0.5
+"""Seconds until a call that had no effect is tried again."""
 LOOK_SECONDS = 10.0
 """Maximum seconds between two looks for due answers; a wake-up brings the look forward."""
 SWEEP_SECONDS = 30.0
 """Seconds between two checks for answers that can no longer be delivered."""
 CUT_MARK = "\n\n…"
+"""Text below an answer that was cut to one message."""
 REFUSED_NOTICE, LIMIT_NOTICE = "refused", "guest_limit"
 """Keys of the texts sent in place of an answer: without access, and above the hourly limit."""
 
@@ -77,6 +79,7 @@ class GuestDelivery:
         self.wake = self._work.wake
 
     def open_sink(self) -> GuestReplySink:
+        """Return a reply sink for a guest's session."""
         return GuestReplySink(self.wake)
 
     async def send_due(self, held: Sequence[int]) -> float:

@@ -41,6 +41,7 @@ from bot.telegram.outbound.draft_streaming import ReplyDraft
 log = structlog.get_logger(__name__)
 
 AnswerForm = Literal["drafts", "rich"]
+"""Newer form of an answer: native drafts while it is written, or a rich message."""
 KEEP_ALIVE_SECONDS = 20.0
 """Seconds between two calls that keep a draft; Telegram drops it after 30."""
 UNKNOWN_CHATS = 3
@@ -199,7 +200,7 @@ async def edit_rich(
     *,
     keyboard: InlineKeyboardMarkup | None,
 ) -> CallOutcome:
-    """Edit a message into a rich message."""
+    """Edit a message into a rich message; the outcome CallRejected means that it must become a plain one."""
     method = EditMessageText(
         chat_id=chat_id, message_id=message_id, rich_message=_rich(blocks), link_preview_options=None,
         reply_markup=keyboard,

@@ -77,7 +77,7 @@ class Notifier:
         return outcome
 
     async def send_file(self, target: ChatTarget, *, name: str, content: bytes, caption: str) -> None:
-        """Send a file with a caption."""
+        """Send a file with a caption; a file that cannot be sent is logged and dropped."""
         outcome = await self._sender.send_document(
             target, name=name, content=content, caption=caption, patience=PATIENCE_SECONDS
         )
@@ -91,7 +91,10 @@ class Notifier:
         *,
         keyboard: InlineKeyboardMarkup | None = None,
     ) -> None:
-        """Replace text and buttons of a message; None removes the buttons. A text too long is cut."""
+        """Replace text and buttons of a message; `keyboard` None removes the buttons.
+
+        Only the first part of a text too long for one message is shown. A failed edit is ignored.
+        """
         parts = split(render(text))
         if parts:
             await self._sender.edit_text(target.chat_id, message_id, parts[0], keyboard=keyboard)
@@ -136,6 +139,7 @@ class Notifier:
             await self.send(target, text, keyboard=keyboard, silent=query is not None)
 
     async def delete(self, target: ChatTarget, message_id: int) -> None:
+        """Delete a message; a failure is ignored."""
         await self._sender.delete(target.chat_id, [message_id])
 
     async def answer_callback(self, callback_id: str, text: str = "", *, alert: bool = False) -> None:

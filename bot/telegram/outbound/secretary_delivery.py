@@ -25,7 +25,9 @@ from shared.runtime import BackgroundTasks, CrashPoint
 log = structlog.get_logger(__name__)
 
 POLL_SECONDS = 1.0
+"""Seconds between two looks for due drafts, and before one is tried again after a database outage."""
 SWEEP_SECONDS = 5.0
+"""Seconds between two checks for expired drafts."""
 RETRY_SECONDS = 5.0
 """Seconds until a call that surely had no effect is tried again."""
 OWNER_AWAY_SECONDS = 60.0
@@ -38,6 +40,7 @@ Draft and question must fit in one message to the owner.
 QUESTION_CHARS = 500
 """Maximum characters of the customer's messages above a draft; the end is kept."""
 CUT_MARK = "\n\n…"
+"""Text below an answer that was cut to `DRAFT_UNITS`."""
 
 
 class CustomerReplySink:
@@ -96,6 +99,7 @@ class SecretaryDelivery:
         return lambda: self.open_sink(session_id)
 
     def open_sink(self, session_id: int) -> CustomerReplySink:
+        """Return a reply sink for a customer's session, which makes drafts of its answers."""
         return CustomerReplySink(lambda: keep_storing(lambda: self.settle(session_id)))
 
     async def settle(self, session_id: int) -> None:

@@ -57,6 +57,7 @@ BUBBLE_PATIENCE_SECONDS = 1.0
 STORAGE_PATIENCE_SECONDS = 5.0
 """Seconds of a database outage after which a message that cannot be recorded is deleted again."""
 STORAGE_PAUSE_SECONDS = 0.25
+"""Seconds between two tries to store a new message."""
 LAST_EDIT_SECONDS = 5.0
 """Seconds to wait for an edit under way when editing stops."""
 TYPING_INTERVAL_SECONDS = 4.0
@@ -79,6 +80,7 @@ class ReplyPacing:
     patience: float = FINAL_PATIENCE_SECONDS
 
     def get_edit_pacing(self, chat: ChatRow) -> EditPacing:
+        """Return the timing of edits for a private chat or a group."""
         return self.private if chat.chat_id > 0 else self.group
 
 
@@ -145,6 +147,7 @@ class StreamingReply:
 
     @property
     def session_id(self) -> int:
+        """Id of the session whose answers are shown."""
         return self._chat.session_id
 
     @property

@@ -21,6 +21,7 @@ log = structlog.get_logger(__name__)
 VOICE_NOTE_SECONDS = 0.5
 """Seconds between two checks for due voice notes."""
 FILE_NAME = "answer.ogg"
+"""File name of a voice note."""
 
 
 class VoiceNotes:

@@ -21,6 +21,7 @@ from shared.core.values.errors import StorageUnavailable
 log = structlog.get_logger(__name__)
 
 RETRY_SECONDS = 300.0
+"""Seconds until calls that have to be repeated are made again."""
 PATIENCE_SECONDS = 1_800.0
 """Seconds that one call may wait in the queue and through rate limits; a start makes up to 100 calls."""
 

@@ -52,6 +52,7 @@ class LeaseGuard:
         self._seen.set()
 
     def mark_lost(self) -> None:
+        """Record that another process holds the lease, so that exclusive work waits."""
         self._seen_at = None
 
     @property
@@ -60,6 +61,7 @@ class LeaseGuard:
         return self._seen_at is not None and self.now() - self._seen_at < VALID_SECONDS
 
     async def wait_until_valid(self) -> None:
+        """Wait until the lease is valid; returns at once if it is."""
         while not self.is_valid:
             self._seen.clear()
             await self._seen.wait()
@@ -70,7 +72,9 @@ log = structlog.get_logger(__name__)
 UPDATE_POLL_SECONDS = 0.5
 """Seconds between two reads of the inbox without a wake-up; finds updates that another process stored."""
 LEASE_RENEW_SECONDS = 1.0
+"""Seconds between two renewals of the lease, or tries to take it."""
 CLOSE_SECONDS = 5.0
+"""Seconds to wait for reader and poller when they are cancelled."""
 
 
 class BotRunner:
@@ -120,6 +124,7 @@ class BotRunner:
         return self._epoch is not None and self._is_recovered
 
     def start(self) -> None:
+        """Start to take the bot's lease, and to serve the bot while this process holds it."""
         self._tasks.run_forever(self._keep_lease)
 
     def wake(self) -> None:

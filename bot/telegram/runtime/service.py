@@ -62,7 +62,9 @@ log = structlog.get_logger(__name__)
 HANDOVER_NOTICE_SECONDS = 0.7
 """Seconds between two checks for handover notices; shorter than the delay of the answer that follows."""
 UNCERTAIN_NOTICE_SECONDS = 1.0
+"""Seconds between two checks for notices about uncertain answers."""
 DECISION_NOTICE_SECONDS = 1.0
+"""Seconds between two checks for access decisions that must be sent."""
 DRAFT_END_SECONDS = 60.0
 """Seconds between two checks for open drafts of secretary mode, which expire while the mode is off."""
 
