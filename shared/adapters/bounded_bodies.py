@@ -24,7 +24,7 @@ _WRAPPED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
 class BodyTooLarge(aiohttp.ClientPayloadError):
-    """An answer is longer than its bound; the rest was not read."""
+    """Raised for an answer longer than its bound, whose rest was not read."""
 
     def __init__(self, most: int) -> None:
         super().__init__(describe_bound(most))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 CertificateFaultKind = Literal["expired", "early", "host", "authority", "revoked", "client", "other"]
+"""Kind of a fault; `early` is not valid yet, `client` concerns the certificate of this program."""
 
 _MOST_CAUSES = 20
 """Maximum number of exceptions examined in one chain of causes; libraries wrap an error four or five times.
@@ -73,7 +74,10 @@ def find_certificate_fault(error: BaseException | None) -> CertificateFault | No
 
 
 def describe_failure(error: BaseException) -> str:
-    """Return the certificate's fault, else the class of the exception, whose text may hold addresses."""
+    """Return the reason of a certificate's fault, else only the class name of the exception.
+
+    The exception's own text may contain addresses, so it is never returned.
+    """
     fault = find_certificate_fault(error)
     return fault.reason if fault is not None else type(error).__name__
 

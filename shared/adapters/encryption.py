@@ -12,7 +12,7 @@ _NONCE_BYTES = 12
 
 
 class CannotUnseal(EvertalkError):
-    """The sealed value cannot be opened."""
+    """Raised if a sealed value cannot be opened: another key, damaged data, or data of another owner."""
 
     sentence = "The sealed value cannot be opened."
     code = "cannot_unseal"

@@ -29,7 +29,10 @@ class CompactionHook:
         self._clock = clock
 
     async def send(self, message: HookMessage, *, seconds: float) -> tuple[Outcome, bytes]:
-        """Send a message; return the outcome and at most MOST_ANSWER_BYTES bytes of the answer's body."""
+        """POST a signed message; return the outcome and at most MOST_ANSWER_BYTES bytes of the answer's body.
+
+        `seconds` limits the whole call. Failures become outcomes.
+        """
         body = render_hook_body(message)
         at = int(self._clock())
         headers = {

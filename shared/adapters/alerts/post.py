@@ -18,11 +18,14 @@ from shared.core.tools.web_address import Address, BadWebAddress, is_public, is_
 log = structlog.get_logger(__name__)
 
 SECONDS = 15.0
+"""Seconds of a whole `Poster.post`."""
 RESOLVE_SECONDS = 5.0
+"""Seconds for resolving a host name."""
 _LATER = frozenset({408, 409, 425, 429})
 """HTTP statuses below 500 that are temporary: the request may be sent again."""
 
 Permits = Callable[[Address], bool]
+"""Function that returns whether a connection to an address is allowed."""
 OwnServers = Callable[[SplitResult], Permits | None]
 """Function that returns the check of addresses for the URL of one of the operator's own servers.
 
@@ -38,7 +41,11 @@ class Poster:
         self._resolve = resolve
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Outcome:
-        """POST `body` within SECONDS and return the outcome; the answer's body is not read."""
+        """POST `body` within SECONDS and return the outcome; the answer's body is not read.
+
+        Status 2xx is `Sent`; 408, 409, 425, 429 and 5xx are `NotSent`, which may be repeated; others are
+        `AlertRefused`.
+        """
         outcome, _ = await self.ask(url, body, headers, seconds=SECONDS, most_bytes=0)
         return outcome
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from webpush import WebPush as Encrypting
 
 ABOUT = "push_keys"
+"""Name of the key pair, to which its encryption is bound."""
 TOKEN_SECONDS = 12 * 3600
 """Lifetime of a token in seconds; push services accept at most a day."""
 

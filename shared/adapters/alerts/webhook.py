@@ -10,8 +10,11 @@ from shared.adapters.files.web_pages import Resolve, resolve_host
 from shared.core.ops.alerts import Outcome, Sending, payload, signature
 
 TIME_HEADER = "X-Evertalk-Timestamp"
+"""Header with the time of a request in seconds since 1970, which the signature includes."""
 SIGNATURE_HEADER = "X-Evertalk-Signature"
+"""Header with the signature of time and body."""
 KEY_HEADER = "Idempotency-Key"
+"""Header with the key of a message, which is equal if the message is sent again."""
 
 
 class AlertWebhook:
@@ -33,6 +36,7 @@ class AlertWebhook:
         self._clock = clock
 
     async def send(self, sending: Sending) -> Outcome:
+        """POST an alert as signed JSON, and return the outcome; nothing is raised for a failure."""
         body = payload(sending, dashboard_url=self._dashboard_url)
         at = int(self._clock())
         headers = {

@@ -9,7 +9,9 @@ from pathlib import Path
 from shared.adapters.embedded.errors import EmbeddedServerFailed
 
 JOURNAL = "restore.json"
+"""Name of the journal in the data folder, a JSON list of pairs of relative paths."""
 Moves = Sequence[tuple[Path, Path]]
+"""Pairs of a source and a target, in the order in which they are renamed."""
 
 
 def begin_swap(data_folder: Path, moves: Moves, write: Callable[[Path, bytes], None]) -> None:

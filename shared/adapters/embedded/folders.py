@@ -62,6 +62,7 @@ class FolderLock:
         self._file.flush()
 
     def release(self) -> None:
+        """Release the lock; no effect if this object does not hold it."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -38,7 +38,7 @@ class ProcessUser:
         return path
 
     def folder(self, path: Path) -> Path:
-        """Create a folder that only this account and root can open; take over one of another account."""
+        """Create a folder with mode 0700 for this account, or take over an existing one; return its path."""
         path.mkdir(mode=0o700, exist_ok=True)
         self.take(path)
         return self.own(path)
@@ -64,7 +64,9 @@ class ProcessUser:
 
     @property
     def passing(self) -> int:
-        """Return the mode bits by which this account passes through root's folders; 0 for its own account."""
+        """Mode bits by which this account passes through root's folders; 0 if it is the account of this
+        process.
+        """
         if self.uid is None:
             return 0
         return 0o010 if self._has_a_group_of_its_own() else 0o011

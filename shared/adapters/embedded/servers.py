@@ -99,7 +99,7 @@ class EmbeddedServers:
             raise
 
     async def stop(self) -> None:
-        """Stop the servers and release the lock of the data folder."""
+        """Stop the servers and release the lock of the data folder; no effect if nothing runs."""
         for server in self._servers():
             await server.stop()
         self._lock.release()

@@ -36,13 +36,19 @@ class EmbeddedValkey:
 
     @property
     def alive(self) -> bool:
+        """Whether the server process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def url(self) -> str:
+        """URL of the server's unix socket."""
         return build_valkey_url(self._socket.parent)
 
     async def start(self) -> None:
+        """Stop a server that an earlier run left, start a new one, and wait until it answers.
+
+        Raises EmbeddedServerFailed with the end of the log after 30 seconds.
+        """
         await stop_leftover(self._pid_file, ("valkey-server", str(self._socket)), signal.SIGTERM)
         self._place.account.folder(self._data)
         process = self._process = spawn(
@@ -62,6 +68,7 @@ class EmbeddedValkey:
             )
 
     async def stop(self) -> None:
+        """Stop the server; kill it if it does not end within 5 seconds."""
         if self._process is not None:
             await stop(self._process, signal.SIGTERM, timeout_seconds=_STOP_SECONDS)
 
@@ -91,6 +98,7 @@ class EmbeddedValkey:
 
 
 def build_valkey_url(sockets: Path) -> str:
+    """Return the URL of the Valkey server whose socket is in this folder."""
     return f"unix://{sockets / _SOCKET}"
 
 

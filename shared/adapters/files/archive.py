@@ -16,7 +16,9 @@ from shared.core.ops.backups import MANIFEST, MOST_MANIFEST_BYTES, BadBackup, Ma
 
 _CHUNK = 1024 * 1024
 PART = ".part"
+"""Suffix of a file that is not complete yet."""
 FolderProblem = Literal["missing", "denied"]
+"""Reason why a folder cannot take copies: it does not exist, or is not writable."""
 
 
 def compute_digest(path: Path) -> Member:

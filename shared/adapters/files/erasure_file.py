@@ -14,6 +14,7 @@ from typing import Any
 from shared.core.privacy.erasures import Erased
 
 FILE = "erasures.jsonl"
+"""Name of the file, in the data folder."""
 KEPT = timedelta(days=1095)
 """Time for which entries are kept, here and in the database."""
 _HASH = "party"

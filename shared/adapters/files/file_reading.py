@@ -32,6 +32,7 @@ _SCANNED = "(Scanned pages: pages"
 _NAMED_PAGES = 20
 _STORED_AS = frozenset((PDF, *PAPER_MIMES, *OLD_PAPER_MIMES, OUTLOOK, MAIL, ZIP))
 Open: TypeAlias = Callable[[Literal["picture", "scans"] | DocumentKind, bytes], Awaitable[Opened]]
+"""Function that opens content of a kind in the sandbox process; see `SandboxClient.open`."""
 
 
 async def read_file(

@@ -22,7 +22,9 @@ from shared.core.values.files import Document
 MOST_BYTES = 20 * 1024 * 1024
 """Maximum bytes of one knowledge file."""
 MOST_FILES = 1_000
+"""Maximum files of a knowledge folder; further ones are left out."""
 LIST_SECONDS = 60.0
+"""Seconds for listing a knowledge folder."""
 _KINDS = {
     ".md": split_markdown,
     ".markdown": split_markdown,
@@ -46,7 +48,7 @@ _REASONS = {
 
 
 class UnreadableKnowledge(Exception):
-    """A knowledge file cannot be used; the message is the reason for an operator."""
+    """Raised for a knowledge file that cannot be used; the message is the reason for an operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

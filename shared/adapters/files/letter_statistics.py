@@ -22,6 +22,7 @@ _SCRIPTS = {
     "korean": "ko",
 }  # fmt: skip
 KNOWN_LANGUAGES = tuple(one for languages in _SCRIPTS.values() for one in languages.split())
+"""Codes of the languages with statistics."""
 _SCRIPT_OF = {one: script for script, languages in _SCRIPTS.items() for one in languages.split()}
 _PAIR, _SINGLE, _ENGLISH = 0.72, 0.2, 0.06
 _TYPOGRAPHIC = frozenset("“”„‘’«»‹›–—…€£§°№•·©®™½¼¾²³ºª¿¡ \xad¥×±µ、。，：；！？「」『』（）・ー《》％～")

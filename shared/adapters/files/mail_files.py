@@ -24,9 +24,13 @@ from shared.core.values.files import MAIL, OUTLOOK, PLAIN, ZIP, Refused
 MOST_FILES = 200
 """Maximum attachments of a mail, or files of an archive, that are read."""
 MOST_NAMED = 500
+"""Maximum files of an archive whose names are listed."""
 MOST_UNPACKED = 96 * 1024 * 1024
+"""Maximum bytes of all unpacked files of an archive together."""
 MOST_FILE_BYTES = 20 * 1024 * 1024
+"""Maximum bytes of one inner file, after unpacking."""
 MOST_CHARS = 400_000
+"""Maximum characters of the whole text."""
 _MOST_PARTS = 20_000
 _PIECE = 65_536
 _HEADERS = "Subject", "From", "To", "Cc", "Date"
@@ -36,6 +40,7 @@ _BASE64 = re.compile(r"(?:ENCODING=B|ENCODING=BASE64|;BASE64|:data:[a-z/+.-]{1,6
 ReadFile = Callable[[bytes], str]
 """Function that returns a file's text; it raises Refused or another exception for a file without text."""
 HtmlText = Callable[[str], str]
+"""Function from HTML to its text."""
 
 
 class _Parts:

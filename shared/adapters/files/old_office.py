@@ -12,6 +12,7 @@ from shared.core.values.files import OLD_PAPER_MIMES as _MIMES
 from shared.core.values.files import Refused
 
 MOST_CHARS = 400_000
+"""Maximum characters of the whole text."""
 _MOST_STREAM_BYTES = 64 * 1024 * 1024
 _MOST_COLUMNS = 256
 _WORD_SIGNS = {7: "\t", 11: "\n", 12: "\n\n", 13: "\n", 30: "-", 31: "", 160: " "}

@@ -23,7 +23,9 @@ from shared.core.values.files import Refused
 MOST_UNPACKED = 96 * 1024 * 1024
 """Maximum bytes of all unpacked parts; a sheet of a million rows exceeds it and is cut."""
 MOST_PARTS = 20_000
+"""Maximum members of a ZIP archive; a file with more is refused."""
 MOST_DEPTH = 500
+"""Maximum nesting of XML elements; a file with more is refused."""
 _PIECE = 65_536
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _EPUB = "application/epub+zip"
@@ -37,6 +39,7 @@ _NEVER_READ = "script, style, noscript, template, svg, iframe"
 _MENUS = "nav, form, button, dialog, aside, footer"
 
 Attributes = Mapping[str, str]
+"""Attributes of an XML element by local name."""
 
 
 class _Enough(Exception):

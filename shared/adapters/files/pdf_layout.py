@@ -50,10 +50,12 @@ class PageLine:
 
     @property
     def text(self) -> str:
+        """Pieces of the line, joined by blanks."""
         return " ".join(part.text for part in self.parts)
 
 
 Columns = list[tuple[float, float]]
+"""Left and right edge of each column, in units of the page, from left to right."""
 
 
 def read_page(page: Any, *, plainly: bool = False) -> str:

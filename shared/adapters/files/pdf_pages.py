@@ -12,14 +12,19 @@ import sys
 from shared.core.values.files import find_pdf
 
 SECONDS = 60.0
+"""Seconds after which the child process is killed."""
 MOST_PAGES = 2_000
+"""Maximum pages that are read; further ones are left out."""
 CPU_SECONDS = 50
+"""Maximum CPU seconds of the child process."""
 MEMORY_BYTES = 1_024 * 1024 * 1024
+"""Maximum bytes of the child process's address space."""
 NICE = 10
+"""Nice level of the child process, so that answers do not wait for it."""
 
 
 class BrokenPdf(Exception):
-    """The PDF could not be read; the message says why."""
+    """Raised for a PDF that cannot be read; the message says why."""
 
 
 async def extract_pages(content: bytes, *, seconds: float = SECONDS) -> list[str]:
@@ -69,6 +74,7 @@ def read_pages(content: bytes) -> list[str]:
 
 
 def main() -> int:
+    """Read a PDF from standard input and write its pages as a JSON list; return 1 if it is broken."""
     _limit()
     try:
         pages = read_pages(sys.stdin.buffer.read())

@@ -16,6 +16,7 @@ from shared.core.values.messages import storable
 log = structlog.get_logger(__name__)
 
 GROUP = "evertalk.pruners"
+"""Group of entry points in which plug-ins register pruners."""
 CALL_SECONDS = 0.25
 """Seconds that a pruner may take, since it runs between two calls of the model; a slower one is disabled."""
 _SAMPLE = "An old result of a tool, long enough to be worth shortening. " * 200

@@ -9,6 +9,7 @@ from typing import Any
 from shared.core.values.files import RTF
 
 MOST_CHARS = 400_000
+"""Maximum characters of the text."""
 _TOKEN = re.compile(
     rb"\\(?P<word>[a-zA-Z]{1,32})(?P<number>-?[0-9]{1,10})? ?|\\'(?P<hex>[0-9a-fA-F]{2})"
     rb"|\\(?P<sign>[^a-zA-Z])|(?P<brace>[{}])|[\r\n]+|(?P<text>[^\\{}\r\n]+)",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class NotReadable(Exception):
-    """A file cannot be read; the message is the reason for an operator."""
+    """Raised for a file that cannot be read; the message is the reason for an operator."""
 
 
 def has_plain_name(name: str) -> bool:

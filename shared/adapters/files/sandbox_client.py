@@ -21,8 +21,11 @@ from shared.core.values.files import DocumentKind
 log = structlog.get_logger(__name__)
 
 OPEN_SECONDS = 20.0
+"""Seconds of real time for opening one file, unless the caller sets another limit."""
 LEAST_CPU_SECONDS = 6
+"""Minimum CPU seconds that a file gets."""
 MOST_CPU_SECONDS = 30
+"""Maximum CPU seconds that a file gets."""
 BYTES_PER_CPU_SECOND = 50_000
 """Bytes of a file for which it gets one more CPU second.
 
@@ -37,15 +40,19 @@ BUDGET_SECONDS = 60.0
 FAILED_SECONDS = 600.0
 """Seconds for which a file that could not be opened is not tried again."""
 MOST_FAILED = 1_000
+"""Maximum files that are remembered as failed."""
 _SENDERS_BEFORE_TIDYING = 10_000
 ROOT = Path(__file__).resolve().parents[3]
+"""Folder of the program, in which the child process starts."""
 
 Kind = Literal["picture", "chart", "scans"] | DocumentKind
+"""Way in which the sandbox process opens content; `chart` draws numbers."""
 Opened = tuple[dict[str, Any] | None, bytes]
+"""Head and bytes of the sandbox's answer; a head of None means that the file cannot be opened."""
 
 
 class SenderThrottled(EvertalkError):
-    """The files of a sender took too much time within the last minute."""
+    """Raised if the files of a sender took too much time within the last minute."""
 
     sentence = "Files of one sender have taken too much time lately."
     code = "files_took_long"

@@ -31,17 +31,22 @@ from shared.core.values.files import (
 LONGEST_SIDE = 1_568
 """Maximum width and height in pixels; models shrink larger pictures themselves, and charge for them."""
 MOST_PIXELS = 50_000_000
+"""Maximum pixels of a picture; a larger one is refused."""
 MOST_PAGES = 200
+"""Maximum pages of a PDF that are read."""
 MOST_CHARS = 400_000
+"""Maximum characters of a PDF's text."""
 MOST_SCANS = 10
 """Maximum scanned pages of a PDF that become pictures."""
 MOST_DEPTH = 2
 """Maximum depth of nested files, such as a document in a mail in a mail."""
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 MEMORY_BYTES = 1_024 * 1024 * 1024
+"""Maximum bytes of the process's address space."""
 NICE = 10
 """Nice level of the process, so that answers do not wait for files."""
 MOST_PAGE_CHARS = 300_000
+"""Maximum characters of an HTML page's text."""
 _QUALITY = 85
 _FORMATS = "JPEG", "PNG", "WEBP", "GIF", "AVIF", "TIFF", "BMP"
 
@@ -232,7 +237,11 @@ def paper(content: bytes, depth: int = 0) -> tuple[dict[str, Any], bytes]:
 
 
 def form(content: bytes, depth: int = 0) -> tuple[dict[str, Any], bytes]:
-    """Return head and UTF-8 text of a mail, contact, calendar or notebook."""
+    """Return head and UTF-8 text of a mail, contact, calendar or notebook; `depth` is the number of files
+    around it.
+
+    Raises Refused for a damaged notebook, and NotText if no encoding fits.
+    """
     from shared.adapters.files import mail_files
     from shared.adapters.files.text_decoding import decode_text
 

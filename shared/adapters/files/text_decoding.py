@@ -64,7 +64,7 @@ See https://encoding.spec.whatwg.org/#names-and-labels.
 
 
 class NotText(ValueError):
-    """The bytes are a text in no known encoding."""
+    """Raised for bytes that are a text in no known encoding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

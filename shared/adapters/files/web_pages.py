@@ -40,10 +40,15 @@ log = structlog.get_logger(__name__)
 MOST_BYTES = 1_048_576
 """Maximum bytes of a body after decompression."""
 MOST_REDIRECTS = 3
+"""Maximum redirects that are followed."""
 FETCH_SECONDS = 20.0
+"""Seconds for a page with all its redirects."""
 RESOLVE_SECONDS = 5.0
+"""Seconds for resolving a host name."""
 MOST_ADDRESSES = 16
+"""Maximum addresses of a host name that are used."""
 AT_ONCE = 8
+"""Maximum pages that one tool fetches at once."""
 _PIECE = 65_536
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HEADERS = {
@@ -66,6 +71,7 @@ FETCH_URL = ToolSpec(
         "additionalProperties": False,
     },
 )
+"""Specification of the tool, as models get it."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 """Function that returns all addresses of a host name for a port."""
@@ -193,6 +199,7 @@ class PinnedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
+        """Return the checked addresses for the pinned host. Raises OSError for another name."""
         if host != self._host:
             raise OSError("another name was asked for")
         return [
@@ -208,11 +215,11 @@ class PinnedResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        return None
+        """Do nothing: there is no connection to close."""
 
 
 async def resolve_host(host: str, port: int) -> Sequence[Address]:
-    """Return all addresses of a host by the system's resolver, each once."""
+    """Return all addresses of a host by the system's resolver, each once. Raises OSError if there is none."""
     loop = asyncio.get_running_loop()
     rows = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(ipaddress.ip_address(row[4][0]) for row in rows))

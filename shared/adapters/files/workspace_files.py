@@ -17,7 +17,9 @@ log = structlog.get_logger(__name__)
 MOST_BYTES = 1024 * 1024
 """Bytes above which only the head and the tail of a file are read."""
 READ_SECONDS = 20.0
+"""Seconds for reading one workspace."""
 CLOSE_SECONDS = 3.0
+"""Seconds to wait for the watcher when it is closed."""
 _QUIET_MS = 100
 """Milliseconds without a change before files are read; one save may write a file several times."""
 _LOOK_MS = 1_000
@@ -69,10 +71,12 @@ class WorkspaceFiles:
         self._on_change = on_change
 
     def resolve_path(self, folder: str) -> Path:
+        """Return the path of a workspace's folder; the folder need not exist."""
         return workspace_path(self._root, folder)
 
     async def close(self) -> None:
         # The watcher's thread ends by its event, not by cancellation.
+        """Stop the watcher and the regular check."""
         self._other_paths.set()
         for task in self._tasks:
             task.cancel()

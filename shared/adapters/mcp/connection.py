@@ -27,19 +27,24 @@ from shared.ports import ToolFailed, ToolOutput
 log = structlog.get_logger(__name__)
 
 START_SECONDS = 30.0
+"""Seconds for connecting to a server and listing its tools."""
 CALL_SECONDS = 60.0
+"""Seconds for one request to a server."""
 LOOK_SECONDS = 300.0
 """Seconds after which a server that announced no change is asked for its list of tools again."""
 FIRST_WAIT_SECONDS = 10.0
 """Seconds that a call waits for a server that is being started."""
 STOP_SECONDS = 8.0
+"""Seconds to wait for a connection to end, before it is cancelled."""
 PAUSE_LEAST, PAUSE_MOST = 1.0, 60.0
 STEADY_SECONDS = 60.0
 """Seconds of running after which the next restart again waits only PAUSE_LEAST."""
 MOST_PAGES = 20
+"""Maximum pages of a server's list of tools; further ones are not read."""
 LOGGED_LINES, LOGGED_CHARS = 40, 300
 
 OnTools = Callable[[Sequence[OfferedTool]], Awaitable[None]]
+"""Callback with all tools that a server has listed."""
 
 
 class McpConnection:
@@ -89,7 +94,11 @@ class McpConnection:
         return self._ready.is_set()
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
-        """Run a tool of the server and return its output. Raises ToolFailed with a sentence for the model."""
+        """Run a tool of the server and return its output.
+
+        Waits FIRST_WAIT_SECONDS for a server that is being started. Raises ToolFailed, with a sentence for
+        the model, if the server is not there, is lost, refuses, or the tool reports an error.
+        """
         await self.wait_until_tried(FIRST_WAIT_SECONDS)
         client = self._client
         if client is None or not self._ready.is_set():

@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class LineTooLong(ValueError):
-    """A line of a server exceeds the limit; the rest of its output was not read."""
+    """Raised for a line of a server beyond the limit; the rest of its output was not read."""
 
 
 class LineReader:

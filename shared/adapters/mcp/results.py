@@ -11,7 +11,9 @@ from typing import Any
 from shared.ports import ToolFailed, ToolImage, ToolOutput
 
 MOST_CHARS = 1_000_000
+"""Maximum characters of a result's text; the rest is cut off."""
 MOST_PARTS = 200
+"""Maximum parts of a result; the text says how many more were left out."""
 
 
 def convert_output(result: Any) -> ToolOutput:

@@ -45,9 +45,11 @@ log = structlog.get_logger(__name__)
 KNOWN_FILE = "mcp-tools.json"
 """File in the data folder with each server's last known tools; it can be deleted without harm."""
 MOST_FILE_BYTES = 1_048_576
+"""Maximum bytes of the operator's file of servers; a larger one is a problem."""
 LOOK_SECONDS = 5.0
 """Seconds between two checks for tools and approvals that other processes have written."""
 PROBE_SECONDS = 15.0
+"""Seconds that the test of one server waits for it."""
 
 
 def load_servers(path: Path | None) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
@@ -108,18 +110,22 @@ class McpTool:
 
     @property
     def spec(self) -> ToolSpec:
+        """Specification of the tool, as models get it."""
         return self.borrowed.spec
 
     @property
     def server(self) -> str:
+        """Name of the tool's server."""
         return self.borrowed.server
 
     @property
     def idempotent(self) -> bool:
+        """Whether the server declares the tool as read-only or safe to repeat."""
         return self.borrowed.idempotent
 
     @property
     def timeout_seconds(self) -> float:
+        """Seconds after which a call is given up, including the wait for the server's start."""
         return CALL_SECONDS + FIRST_WAIT_SECONDS
 
     def subject(self, arguments: Mapping[str, Any]) -> str:
@@ -202,9 +208,8 @@ class McpTools:
         return self._tools
 
     async def check_ready(self, seconds: float) -> dict[str, bool]:
-        """Wait up to `seconds` for the first attempt of each connection.
-
-        Returns whether the server is ready, by name.
+        """Wait up to `seconds` for the first attempt of each connection; return whether each server is ready,
+        by name.
         """
         names = list(self._links)
         found = await asyncio.gather(*(self._links[name].wait_until_tried(seconds) for name in names))

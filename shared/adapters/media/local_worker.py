@@ -13,9 +13,14 @@ from typing import Any
 from shared.adapters.media.local import UNREADABLE
 
 MOST_MEMORY_BYTES = 6 * 1024**3
+"""Maximum bytes of the worker's address space."""
 
 
 def main(folder: str, language: str, seconds: str) -> int:
+    """Transcribe the recording from standard input with the model in `folder`; return the exit code.
+
+    `language` is a code or empty, `seconds` the CPU seconds for each core.
+    """
     cores = os.cpu_count() or 1
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) * cores, int(seconds) * cores))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

@@ -27,9 +27,13 @@ from shared.core.verdicts.evidence import Clock, EvidenceLog
 from shared.core.verdicts.session_breakers import SessionBreakers
 
 SECONDS = 120.0
+"""Seconds for a request with all tries."""
 CONNECT_SECONDS = 10.0
+"""Seconds for connecting to the server."""
 TRIES = 2
+"""Maximum requests of one call that fails; a request without a refused field is not counted."""
 LONGEST_WAIT_SECONDS = 5.0
+"""Longest wait demanded by a busy server after which a call is still retried."""
 KEPT_SECONDS = 86_400.0
 """Seconds for which a field that the server refused is left out of requests."""
 T = TypeVar("T")
@@ -38,9 +42,10 @@ BuildBody = Callable[[Collection[str]], dict[str, Any]]
 
 
 class MediaService:
-    """Client of one endpoint and account.
+    """Client of one endpoint and account, with a circuit breaker.
 
-    Where a ModelError has `aborted`, the call may have cost something.
+    `optional` are fields that are left out once the server has refused them. Where a ModelError has
+    `aborted`, the call may have cost something.
     """
 
     def __init__(
@@ -157,7 +162,7 @@ class MediaService:
 
 
 def build_paid_failure(reason: str) -> ModelUnavailable:
-    """Return an error of a call that may have cost something, although no usage is known."""
+    """Return a ModelUnavailable of a call that may have cost something, although no usage is known."""
     failed = ModelUnavailable(reason)
     failed.aborted = (Usage(known=False),)
     return failed

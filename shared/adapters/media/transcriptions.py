@@ -16,6 +16,7 @@ from shared.core.verdicts.breaker import BreakerState
 from shared.ports import Transcript
 
 MOST_ANSWER_BYTES = 2 * 1024 * 1024
+"""Maximum bytes of an answer."""
 
 
 class HttpTranscriber:
@@ -32,6 +33,7 @@ class HttpTranscriber:
         )  # fmt: skip
 
     def list_states(self) -> Mapping[str, BreakerState]:
+        """Return the state of the circuit breaker by address."""
         return self._service.list_states()
 
     async def transcribe(

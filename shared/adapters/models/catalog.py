@@ -25,10 +25,15 @@ from shared.core.values.money import price_on
 from shared.ports import ModelCard, Prices
 
 Capability = Literal["cache", "tools", "thinking", "count_tokens", "json", "images"]
+"""Ability of a model that changes its requests."""
 UNKNOWN_WINDOW = 8_192
+"""Context window in tokens that is assumed for a model without a known one."""
 UNKNOWN_MAX_OUTPUT = 4_096
+"""Maximum output in tokens that is assumed for a model without a known one."""
 ALL_CAPABILITIES = frozenset(get_args(Capability))
+"""Every `Capability`."""
 Wire = Literal["messages", "openai", "responses"]
+"""API of a model's server: Anthropic's Messages, Chat Completions, or OpenAI's Responses."""
 MODEST_CAPABILITIES: Mapping[Wire, frozenset[str]] = {
     "messages": frozenset({"tools"}),
     "openai": frozenset({"tools", "json"}),
@@ -36,6 +41,7 @@ MODEST_CAPABILITIES: Mapping[Wire, frozenset[str]] = {
 }
 """Abilities that any server of an API is assumed to have, until it refuses one."""
 CACHE_WRITE_FACTOR = 1.25
+"""Price of a cache write as a multiple of input, for models without a price of their own."""
 MOST_FALLBACKS = 4
 """Maximum fallback models of one model; each that fails costs time."""
 
@@ -67,12 +73,13 @@ _VALUE, _VALUE_IN_WORDS = r"^[ -~]{0,500}$", "a header's value has at most 500 p
 HeaderName = Annotated[str, Field(pattern=_NAME), AfterValidator(_check_header)]
 HeaderValue = Annotated[str, Field(pattern=_VALUE)]
 MOST_HEADERS = 10
+"""Maximum headers of an entry."""
 ThoughtTag = Annotated[str, Field(min_length=2, max_length=40)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class ModelsFileBroken(ValueError):
-    """The models file cannot be used; the message says where and why."""
+    """Raised for models that cannot be used; the message says where and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +153,7 @@ MAKER, OPENAI_HOST = "api.anthropic.com", "api.openai.com"
 HOSTS: Mapping[str, Mapping[str, ModelCard]] = _read_hosts()
 """Cards of the models that each provider's own API serves, by host name and model name."""
 TABLE = HOSTS[MAKER]
+"""Cards of the models that Anthropic's API serves, by name."""
 
 
 @lru_cache(maxsize=256)
