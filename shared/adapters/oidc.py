@@ -30,20 +30,25 @@ from shared.core.identity.operators import Role, presentable_name
 ALGORITHMS: Mapping[str, str] = {"RS256": "RSA", "ES256": "EC"}
 """Accepted signature algorithms, and the type of key for each."""
 FETCH_SECONDS = 10.0
+"""Maximum seconds of one request to the provider."""
 MOST_BYTES = 262_144
+"""Maximum bytes of one answer of the provider."""
 KEPT_SECONDS = 3600.0
 """Seconds for which the provider's configuration and keys are cached."""
 KEYS_AGAIN_SECONDS = 30.0
 """Minimum seconds between downloads of keys for unknown key ids, which anyone can send."""
 LEEWAY_SECONDS = 60
+"""Seconds by which the provider's clock may differ from ours."""
 MOST_AGE_SECONDS = 600
+"""Maximum seconds since an identity token was issued."""
 MOST_TOKEN_CHARS = 32_768
+"""Maximum characters of an identity or access token."""
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderConfig:
-    """Configuration of the identity provider; `groups` are (its group, operators' role)."""
+    """Configuration of the identity provider; `groups` are pairs of its group and the role that it gives."""
 
     issuer: str
     client_id: str
@@ -54,7 +59,8 @@ class ProviderConfig:
 class OidcProvider:
     """Client of an OpenID Connect provider, by authorization code with PKCE.
 
-    Its methods raise ProviderAway, ProviderRefused and NoEntry.
+    Its methods raise ProviderAway if the provider cannot be reached or its answer is unusable. They raise
+    ProviderRefused if a check of the login fails, and NoEntry if the operator has no role.
     """
 
     def __init__(self, config: ProviderConfig, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -67,7 +73,11 @@ class OidcProvider:
         self._asking = asyncio.Lock()
 
     async def begin(self, attempt: Attempt, *, redirect_uri: str) -> str:
-        """Return the provider's address for a login, to which the browser is redirected."""
+        """Return the address at the provider to which the browser is redirected for a login.
+
+        May load the provider's configuration; `redirect_uri` is where the provider sends the browser
+        afterwards.
+        """
         about = await self._load_discovery()
         wish = {
             "response_type": "code",

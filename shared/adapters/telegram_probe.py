@@ -16,14 +16,15 @@ from shared.adapters.bounded_bodies import read_body
 from shared.adapters.certificates import describe_failure
 
 LOOK_SECONDS = 8.0
+"""Maximum seconds of one query."""
 
 
 class TelegramUnreachable(Exception):
-    """Telegram cannot be reached, or what answers is not Telegram."""
+    """Raised if Telegram cannot be reached, or another server answers in its place."""
 
 
 class TokenRefused(Exception):
-    """Telegram does not know a bot with this token."""
+    """Raised if Telegram does not know a bot with this token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,9 @@ class BotProbe:
 
     bot_id: int
     username: str
+    """Username without @; "" if Telegram reports none."""
     name: str
+    """Display name of the bot."""
     reads_all_group_messages: bool
     """Whether privacy mode is off, so that the bot receives all messages of its groups."""
 
@@ -46,11 +49,16 @@ class WebhookProbe:
     waiting: int
     """Number of updates that Telegram holds for the bot."""
     last_error: str
+    """Telegram's message about the newest failed delivery; "" if none failed."""
     last_error_at: datetime | None
+    """Time of that failure; None if none failed."""
 
 
 async def probe_bot(token: SecretStr, *, api_url: str, seconds: float = LOOK_SECONDS) -> BotProbe:
-    """Return the bot of a token. Raises TelegramUnreachable and TokenRefused."""
+    """Return the bot of a token; `api_url` is the Bot API's base URL.
+
+    Raises TelegramUnreachable, and TokenRefused for an unknown token.
+    """
     result = await _ask(token, "getMe", api_url=api_url, seconds=seconds)
     return BotProbe(
         bot_id=int(result.get("id", 0)),
@@ -61,7 +69,10 @@ async def probe_bot(token: SecretStr, *, api_url: str, seconds: float = LOOK_SEC
 
 
 async def probe_webhook(token: SecretStr, *, api_url: str, seconds: float = LOOK_SECONDS) -> WebhookProbe:
-    """Return the webhook's state of a bot. Raises TelegramUnreachable and TokenRefused."""
+    """Return the state of a bot's webhook; `api_url` is the Bot API's base URL.
+
+    Raises TelegramUnreachable, and TokenRefused for an unknown token.
+    """
     result = await _ask(token, "getWebhookInfo", api_url=api_url, seconds=seconds)
     at = result.get("last_error_date")
     return WebhookProbe(

@@ -30,6 +30,7 @@ from shared.ports import ModelCard, ModelRequest, PictureContent, ToolSpec
 SHORT_OUTPUT, LONG_OUTPUT = "max_tokens", "max_completion_tokens"
 """Two names of the output limit: all servers accept the first, except for OpenAI's newer models."""
 NOTHING_MISSING: frozenset[Ability] = frozenset()
+"""Empty set: the server has refused no ability."""
 STATE_INDEX = -1
 """Index of the block that holds a server's own state; it precedes all other blocks."""
 _MOST_MARKS = 3
@@ -416,6 +417,9 @@ def _key(value: object) -> object:
 
 
 def build_delta_event(kind: str, index: int, **fields: str) -> Event:
+    """Return a Messages event that adds to the block at `index`; `kind` is the delta's type, `fields` its
+    content.
+    """
     return {"type": "content_block_delta", "index": index, "delta": {"type": kind, **fields}}
 
 

@@ -27,6 +27,7 @@ MIDDLE_SECONDS = 3_600.0
 _MOST_NAME = 120
 
 Vector: TypeAlias = "list[float]"
+"""Embedding of one text: a list of numbers of the length that the model has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,7 @@ class HttpEncoder(RecallServer):
         return await asyncio.to_thread(_read, content, len(texts))
 
     async def close(self) -> None:
+        """Cancel the background task that learns about the model, and close the connection."""
         if self._learning is not None:
             self._learning.cancel()
         await super().close()

@@ -38,7 +38,9 @@ from shared.core.values.errors import (
 from shared.core.verdicts.abilities import MissingAbility
 
 DEFAULT_RETRY_AFTER_SECONDS = 5.0
+"""Seconds that ModelBusy names if a busy provider named no wait."""
 OVERLOADED = 529
+"""HTTP status of an overloaded server; Anthropic's own."""
 _LONGEST_WAIT_SECONDS = 86_400.0
 _MAX_REASON_CHARS = 500
 _MOST_SHOWN_CHARS = 300
@@ -144,9 +146,9 @@ class AbilityRefused(ModelRejectedRequest):
 def read_refusal(
     status: int, body: object, *, message: str = "", headers: Mapping[str, str] | None = None
 ) -> ProviderRefusal:
-    """Read an error response, or an error in a stream.
+    """Return what an error response, or an error in a stream, says; raises nothing.
 
-    `status` below 400 is replaced by that of the error.
+    `status` below 400 is replaced by that of the error. `message` is used if `body` has no text.
     """
     told = read_error_body(body, otherwise=message)
     codes = " ".join(told.codes)

@@ -15,20 +15,24 @@ from shared.adapters.models.catalog import Wire
 from shared.adapters.models.provider import load_trusted_certificates
 
 SEARCH_SECONDS = 0.3
+"""Seconds to wait for a server on this machine."""
 ASK_SECONDS = 8.0
+"""Seconds to wait for a server that was configured."""
 _EMBEDDERS = ("embed", "bert", "minilm", "bge-", "rerank")
 
 
 class ModelListUnavailable(Exception):
-    """The server cannot be reached or has no list of models."""
+    """Raised if a server cannot be reached or has no list of models."""
 
 
 class KeyRefused(Exception):
-    """The server does not know the key."""
+    """Raised if a server refuses the key, or requires one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalServer:
+    """Program on this machine that serves models."""
+
     name: str
     """Name of its program."""
     base_url: str

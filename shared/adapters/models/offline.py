@@ -23,6 +23,7 @@ from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, Prices, To
 from shared.samples import find_answer
 
 OFFLINE_MODEL = "offline-demo"
+"""Name of the offline demo in settings and requests."""
 _SAVING_TOOL = "save_memory"
 """Name of the only tool that the demo calls; others would only fill its context."""
 WINDOW, MAX_OUTPUT, PIECE_SECONDS = 200_000, 8_192, 0.015
@@ -30,6 +31,7 @@ INTRODUCTION = (
     "Hello! I am the offline demo of Evertalk: no model is behind me, so I only repeat what I find in our "
     "conversation. For real answers, run `./evertalk setup` and add a provider's key."
 )
+"""Beginning of the demo's first answer in a conversation."""
 _FOUND, _KEPT, _SAVED = "I found this: ", "I have kept your message: ", "I saved a note: "
 _NOTHING = ("I find nothing about that in our conversation.", "Other questions need a real model.")
 _ABILITIES = (
@@ -100,6 +102,7 @@ class OfflineModel:
         self._counter, self._window, self._piece_seconds = counter, window, piece_seconds
 
     async def load_card(self, model: str) -> ModelCard:
+        """Return the demo's card: free, without images, and with the configured window."""
         return ModelCard(
             name=model, window=self._window, max_output=min(MAX_OUTPUT, self._window // 2), window_known=True,
             prices=Prices(input=0.0, output=0.0, cache_read=0.0, cache_write=0.0, dated="never changes"),
@@ -131,10 +134,11 @@ class OfflineModel:
         )  # fmt: skip
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
+        """Return the request's tokens by the program's own counter; never None."""
         return self._count(request)
 
     async def close(self) -> None:
-        pass
+        """Do nothing: the demo has no connection."""
 
     def _count(self, request: ModelRequest) -> int:
         """Return the tokens of a request by the program's own counter, so that the gauge is exact."""

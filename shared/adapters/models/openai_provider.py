@@ -271,7 +271,9 @@ def _is_call(item: object) -> bool:
 
 
 OPENAI_URL = "https://api.openai.com/v1"
+"""Base URL of OpenAI's own server, used if none is configured."""
 OPENAI_KEY_NAME = "OPENAI_API_KEY"
+"""Environment variable with the key of the server with Chat Completions."""
 
 
 def add_usual_path(base_url: str) -> str:
@@ -299,12 +301,15 @@ class OpenAIProvider(Provider):
         thinking: bool = True,
         missing: Collection[Ability] = (),
     ) -> Json:
+        """Return the body of a call of Chat Completions; `thinking` has no effect."""
         return build_completion_body(request, card, wire_name, missing=missing)
 
     def make_reader(self, stream: Any) -> StreamReader:
+        """Return a reader that translates chunks of Chat Completions into Messages events."""
         return ChunkReader(stream)
 
     async def count_tokens(self, request: ModelRequest, card: ModelCard, wire_name: str) -> int:
+        """Raise ModelUnavailable: this API counts no tokens."""
         raise ModelUnavailable("this API counts no tokens")
 
     async def _ask_windows(self, wire_name: str) -> ModelWindows:
@@ -345,9 +350,11 @@ class ResponsesProvider(OpenAIProvider):
         thinking: bool = True,
         missing: Collection[Ability] = (),
     ) -> Json:
+        """Return the body of a call of the Responses API; `thinking` has no effect."""
         return build_response_body(request, card, wire_name, missing=missing)
 
     def make_reader(self, stream: Any) -> StreamReader:
+        """Return a reader that translates events of the Responses API into Messages events."""
         return ResponseReader(stream)
 
 

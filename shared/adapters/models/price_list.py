@@ -42,6 +42,10 @@ class PriceList:
         return (row.prices,) if row is not None and row.prices is not None else ()
 
     def find_prices(self, model: str, day: date) -> Prices | None:
+        """Return the newest prices in force on `day`, or the first ones if all begin later.
+
+        Returns None if the model's prices are unknown.
+        """
         return price_on(day, self.list_prices(model))
 
     def rows(self, models: Sequence[str], today: date) -> list[dict[str, Any]]:
@@ -78,6 +82,7 @@ def list_unpriced(settings: Settings) -> tuple[str, ...]:
 
 
 def find_host(address: str | None) -> str:
+    """Return the host name of an address without port; "" if it has none or is None."""
     return urlsplit(address or "").hostname or ""
 
 

@@ -47,10 +47,13 @@ from shared.ports import ModelCard, ModelRequest
 from shared.runtime import pause_gc
 
 ANTHROPIC_URL = "https://api.anthropic.com"
+"""Base URL of Anthropic's own server, used if none is configured."""
 API_VERSION = "2026-10-21"
 """API version that SDK 2.11 sends; the model list is read without the SDK."""
 WINDOW_SECONDS = 3.0
+"""Maximum seconds for reading the model list."""
 CLOSE_SECONDS = 2.0
+"""Maximum seconds for reading the rest of a stream, and for closing a stream or the client."""
 LOOK_SECONDS = 0.1
 """Seconds to wait for more pieces of a running answer: ten updates a second look like writing."""
 _LONGEST_EVENT_BYTES = 16 * 1024 * 1024
@@ -84,7 +87,9 @@ class ModelWindows:
     """
 
     window: int | None = None
+    """Maximum tokens of prompt and answer together."""
     max_output: int | None = None
+    """Maximum tokens of an answer."""
     is_listed: bool | None = None
 
 
@@ -92,7 +97,9 @@ class Provider:
     """Client of one account at one server with the Messages API; subclasses speak other APIs."""
 
     sdk = "anthropic"
+    """Name of the package with the SDK, imported at the first call."""
     path = "/v1/messages"
+    """Path of calls below the base URL."""
     version: Mapping[str, str] = {"anthropic-version": API_VERSION}
     """Headers of requests for the model list."""
 
@@ -165,6 +172,10 @@ class Provider:
         return self.make_reader(stream)
 
     async def count_tokens(self, request: ModelRequest, card: ModelCard, wire_name: str) -> int:
+        """Return the number of input tokens that the server counts for a request.
+
+        Raises ModelError if the key is missing, or the server refuses or cannot be reached.
+        """
         self._check_key()
         client = await self._connect()
         with translate_errors():
@@ -226,6 +237,9 @@ class Provider:
             await asyncio.wait(self._endings)
 
     async def close(self) -> None:
+        """Wait for streams that are being closed, then close the client within CLOSE_SECONDS; errors are
+        ignored.
+        """
         await self.wait_for_endings()
         client, self._client = self._client, None
         if client is not None:
@@ -265,6 +279,7 @@ class Provider:
             raise ModelRefusedAccount(f"{self._missing_key} is not set")
 
     def make_reader(self, stream: Any) -> StreamReader:
+        """Return a reader of the stream of an SDK, which yields Messages events."""
         return StreamReader(stream)
 
     async def _connect(self) -> Any:
@@ -327,6 +342,7 @@ class StreamReader:
 
     @property
     def request_id(self) -> str:
+        """Provider's id of the request, from the headers of the answer; "" if there is none."""
         headers = self._stream.response.headers
         return str(headers.get("request-id") or headers.get("x-request-id") or "")
 

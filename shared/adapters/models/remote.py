@@ -49,6 +49,7 @@ from shared.core.verdicts.windows import NarrowedWindow
 from shared.ports import ModelCard, ModelReply, ModelRequest, OnText, TokenCounter, Usage
 
 COUNT_SECONDS = 10.0
+"""Maximum seconds for counting a request's tokens at the provider."""
 MOST_CHARS = 8_000_000
 """Maximum characters of one answer; the longest of any model has a tenth of it."""
 MOST_UNUSABLE = 3
@@ -162,8 +163,9 @@ class RemoteModel:
     ) -> ModelReply:
         """Answer a request; `on_first_chunk` is called when the first part of the answer has arrived.
 
-        `token_cap` None means no cap. Raises CapReached if it has no room for the shortest answer, and
-        StorageUnavailable.
+        With `token_cap`, tokens are reserved before the call and settled after it; None means no cap. Raises
+        ModelError if all attempts fail, CapReached if the cap has no room for the shortest answer,
+        StorageUnavailable if nothing could be reserved.
         """
         if token_cap is None:
             return await self._reply_uncapped(request, on_text=on_text, on_first_chunk=on_first_chunk)
@@ -230,6 +232,7 @@ class RemoteModel:
         return self._build_body(request, self._verdicts.abilities.list_missing(request.about[0]))
 
     async def close(self) -> None:
+        """Close the client of the model's provider, which other models may share."""
         await self._provider.close()
 
     def _card(self, missing: _Missing | None = None, *, believed: bool = True) -> ModelCard:
@@ -302,9 +305,9 @@ class RemoteModel:
         return HiddenText(tags=self._entry.thought_tags, begins_in_thought=begins_in_thought)
 
     def find_narrowed_window(self) -> NarrowedWindow | None:
-        """Return a sentence for operators that the provider repeatedly refuses requests that should fit.
+        """Return the smaller window that the provider's repeated refusals suggest, for operators.
 
-        Returns None if the provider does not.
+        Returns None if the provider accepts requests up to the card's window.
         """
         met, window = self._verdicts.window.get_believed_maximum(), self._card(believed=False).window
         if met is None or met >= window:

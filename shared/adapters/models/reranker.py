@@ -21,6 +21,7 @@ from shared.core.verdicts.session_breakers import SessionBreakers
 log = structlog.get_logger(__name__)
 
 SECONDS = 0.3
+"""Maximum seconds of one call during recall."""
 T = TypeVar("T")
 
 
@@ -28,6 +29,7 @@ class RecallServer:
     """Client of a server that is called during recall; its connection is kept open, since time is short."""
 
     path: ClassVar[str]
+    """Path of the calls below the base URL."""
     events: ClassVar[tuple[str, str]]
     """Log events for the first failure, and for the first answer after it."""
 
@@ -73,6 +75,7 @@ class RecallServer:
             log.warning(self.events[not failing], reason=reason, endpoint=self.path)
 
     async def close(self) -> None:
+        """Close the connection if one was opened."""
         if self._session is not None:
             await self._session.close()
 
@@ -96,7 +99,11 @@ class HttpReranker(RecallServer):
     async def rank(
         self, question: str, passages: Sequence[str], *, session: int | None = None
     ) -> Sequence[int] | None:
-        """Return indexes of the scored passages, best first; None if the server fails or is too slow."""
+        """Return indexes of the scored passages, best first.
+
+        Returns None if the server fails, is too slow, or its breaker is open. `session` is the session id by
+        which the breaker counts failures.
+        """
         try:
             self._breaker.admit(session)
         except ModelError:

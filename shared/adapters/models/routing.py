@@ -44,8 +44,11 @@ from shared.ports import ChatModel, ModelCard, ModelReply, ModelRequest, OnText,
 from shared.runtime import NULL_TRACER, ModelCall, Tracer
 
 DEFAULT_CHAT_MODEL = "claude-sonnet-5-5"
+"""Model for answers if none is configured and a key for Anthropic exists."""
 DEFAULT_SUMMARY_MODEL = "claude-haiku-5-5"
+"""Model for summaries if none is configured and a key for Anthropic exists."""
 KEY_NAME = "ANTHROPIC_API_KEY"
+"""Environment variable with the key of the server with the Messages API."""
 _PROVIDERS: Mapping[Wire, type[Provider]] = {
     "messages": Provider, "openai": OpenAIProvider, "responses": ResponsesProvider,
 }  # fmt: skip
@@ -96,7 +99,7 @@ class Models:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all models that have been opened."""
+        """Names of all models that have been opened, the offline demo included."""
         return tuple(self._models)
 
     async def load_card(self, model: str) -> ModelCard:
@@ -105,7 +108,7 @@ class Models:
         return _unknown(model) if found is None else await found.load_card(model)
 
     def trace(self, tracer: Tracer) -> None:
-        """Set the tracer: each model call becomes a span with the provider's request id."""
+        """Set the tracer: each later model call becomes a span with the provider's request id."""
         self._tracer = tracer
 
     def cap_tokens(self, cap: TokenCap) -> None:
@@ -190,6 +193,7 @@ class Models:
             _log.warning("the model's library cannot be loaded: %r", error)
 
     async def close(self) -> None:
+        """Cancel loading in the background and close the clients of all providers."""
         if self._loading is not None:
             self._loading.cancel()
             await asyncio.wait([self._loading])

@@ -39,7 +39,9 @@ _REASONS: Mapping[str, StopReason] = {
 }
 
 Event = Mapping[str, Any]
+"""One event of a stream in the form of the Messages API; `type` is its kind."""
 SERVER_TOOL_USE = "server_tool_use"
+"""Kind of a block in which the model calls a tool that the provider runs."""
 _DELTA_FIELDS = {"text": "text_delta", "partial_json": "input_json_delta", "thinking": "thinking_delta"}
 """Types of deltas that come without a type, by the field that they have."""
 _OURS = frozenset({"text", "thinking", "tool_use"})
@@ -50,7 +52,7 @@ _KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 class BrokenAnswer(Exception):
-    """The answer cannot be used although its stream ended.
+    """Raised for an answer that cannot be used although its stream ended.
 
     `hint` is a sentence for the model before the next call; "" if there is none.
     """
@@ -232,9 +234,9 @@ class AnswerParser:
         self._reason = known
 
     def find_stop_reason(self) -> StopReason:
-        """Return the stop reason.
+        """Return the stop reason: what the server said, "end_turn" if it said nothing.
 
-        "tool_use" if and only if the answer has calls, unless it was cut or refused.
+        "tool_use" and "end_turn" are exchanged if they contradict the calls in the answer.
         """
         told = _REASONS.get(self._reason or "")
         if told == "end_turn" and self._has_calls():

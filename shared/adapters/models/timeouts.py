@@ -30,11 +30,15 @@ class Patience:
     attempts: int = 2
     """Maximum attempts at an unavailable provider."""
     backoff_seconds: float = 1.0
+    """Seconds of the first wait after a failed attempt."""
     overload_backoff_seconds: float = 4.0
+    """Seconds of the first wait after an attempt that an overloaded provider refused."""
     longest_wait_seconds: float = 10.0
     """Maximum seconds to wait if a busy provider names a wait; a longer one is reported as an error."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    """Function that waits for a number of seconds."""
     jitter: Callable[[float], float] = _full_jitter
+    """Function that returns the random wait for a maximum, both in seconds."""
 
 
 class Watch:
@@ -76,6 +80,7 @@ class Watch:
             self._has_expired()
 
     def close(self) -> None:
+        """Cancel the timer; must be called when no wait follows."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

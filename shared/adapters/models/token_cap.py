@@ -26,6 +26,7 @@ class HeldTokens:
     """Reservation of tokens for one call."""
 
     reservation_id: int
+    """Id of the reservation in the database."""
     output_tokens: int
     """Maximum output tokens that the reservation covers."""
 
@@ -73,7 +74,7 @@ def find_token_cap(*, dollars: Decimal, tokens: int | None) -> int:
 
 
 class TokenCap:
-    """Daily token cap of a deployment, shared by its processes."""
+    """Cap on the tokens per day of a deployment, shared by its processes."""
 
     def __init__(
         self,

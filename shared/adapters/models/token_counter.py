@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 VOCABULARY = Path(__file__).parents[1] / "vocabulary" / "claude.json.xz"
+"""Path of the bundled vocabulary file, compressed with xz."""
 SHA256 = "2e83a955f3ee147dfedae17d41aba74f3d8ee2dc3407e7a4acae676b829562fc"
+"""Checksum of the bundled vocabulary file, in hexadecimal digits."""
 
 _CHUNK_CHARS = 50_000
 """Maximum characters that are encoded at once; the encoder panics on a million equal blanks."""
@@ -30,7 +32,7 @@ _REMEMBERED_CHARS = 4_000
 
 
 class VocabularyUnusable(Exception):
-    """The vocabulary file is missing, altered or cannot be read."""
+    """Raised for a vocabulary file that is missing, altered or cannot be read."""
 
 
 class VocabularyCounter:

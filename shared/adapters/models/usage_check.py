@@ -16,6 +16,7 @@ from shared.core.values.tokens import estimate_messages, estimate_system, estima
 from shared.ports import ModelRequest, Usage
 
 Count = Callable[[str], int]
+"""Function that returns a number for a text, such as its tokens or characters."""
 
 TOKENS_PER_CHAR = 4
 """Maximum tokens per character; no vocabulary makes more of any script."""

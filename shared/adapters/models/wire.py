@@ -25,6 +25,7 @@ from shared.core.verdicts.abilities import Ability
 from shared.ports import ModelCard, ModelRequest, PictureContent, SystemPart, ToolSpec
 
 MAX_BREAKPOINTS = 4
+"""Maximum cache marks in one request; the API refuses more."""
 _MAX_MESSAGE_BREAKPOINTS = 3
 _MARK = {"type": "ephemeral"}
 _HOUR_MARK = {"type": "ephemeral", "ttl": "1h"}
@@ -34,9 +35,11 @@ All marks of a request have the same lifetime, since the API wants longer ones f
 """
 _MARKABLE = frozenset({"text", "image", "tool_use", "tool_result"})
 SEALED_THINKING = "redacted_thinking"
+"""Kind of a block with thinking that the provider has encrypted."""
 _NO_STATE: frozenset[Ability] = frozenset({"opaque_state"})
 
 Json = dict[str, Any]
+"""JSON object of a request."""
 
 
 def build_request_body(

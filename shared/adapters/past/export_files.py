@@ -32,6 +32,9 @@ class ExportFiles:
         return recognise(path)
 
     def read(self, source: PastSource, path: Path, *, me: str) -> Iterator[PastMessage]:
-        """Yield the messages of a file. Raises BadInput and OSError."""
+        """Yield the messages of a file in order; `me` is the person's name in it, "" if not given.
+
+        Raises BadInput for a file of another form, and OSError, while messages are read.
+        """
         zone = resolve_zone(self._timezone, self._timezone)
         return read_past(source, path, zone=zone, now=self._clock.now(), me=me)

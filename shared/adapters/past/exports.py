@@ -13,6 +13,7 @@ from shared.core.memory.past import PastMessage, PastSource
 from shared.core.values.errors import BadInput
 
 MOST_BYTES = 4 * 2**30
+"""Maximum bytes of an unpacked export (4 GiB)."""
 MOST_STEPS = 20_000
 """Maximum messages of one ChatGPT conversation that are followed from its end to its beginning."""
 _EARLIEST = datetime(1990, 1, 1, tzinfo=UTC)

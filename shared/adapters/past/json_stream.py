@@ -10,9 +10,11 @@ from typing import Any, TextIO
 from shared.core.values.errors import BadInput
 
 CHUNK_CHARS = 2**18
+"""Minimum characters that are read from the file at once."""
 MOST_VALUE_CHARS = 32 * 2**20
 """Maximum characters of one value that is read whole, such as a ChatGPT conversation."""
 MOST_DIGITS = 1_000
+"""Maximum characters of a number; a longer one is refused."""
 _BLANK = re.compile(r"[ \t\r\n]*")
 _NOT_JSON = "The file is no JSON, or is cut off."
 
@@ -33,7 +35,7 @@ class JsonStream:
         )
 
     def peek(self) -> str:
-        """Return the next character that is no blank, without passing it; "" at the end."""
+        """Return the next character that is no blank, without consuming it; "" at the end of the file."""
         while True:
             match = _BLANK.match(self._text, self._at)
             assert match is not None
@@ -42,7 +44,7 @@ class JsonStream:
                 return self._text[self._at : self._at + 1]
 
     def take(self, expected: str) -> None:
-        """Pass the character `expected`, after blanks; raise BadInput if another follows."""
+        """Consume the character `expected`, after blanks. Raises BadInput if another follows."""
         if self.peek() != expected:
             raise BadInput(f"{expected} is missing in the file", advice=_NOT_JSON)
         self._at += 1
@@ -68,7 +70,7 @@ class JsonStream:
             return value
 
     def items(self) -> Iterator[None]:
-        """Yield once before each value of a list; the caller must read the value."""
+        """Consume a list, yielding once before each value; the caller must read the value."""
         self.take("[")
         if self.peek() != "]":
             while True:
@@ -79,7 +81,7 @@ class JsonStream:
         self.take("]")
 
     def fields(self) -> Iterator[str]:
-        """Yield each key of an object; the caller must then read its value."""
+        """Consume an object, yielding each key; the caller must then read the key's value."""
         self.take("{")
         if self.peek() != "}":
             while True:

@@ -14,6 +14,7 @@ from shared.core.values.local_time import resolve_zone
 
 _MEMBERS = ("conversations.json", "result.json")
 MOST_MEMBERS = 20_000
+"""Maximum entries of an archive; one with more is refused."""
 MOST_KEYS = 50
 """Maximum fields or list items that are examined."""
 _CHUNK_BYTES = 2**20

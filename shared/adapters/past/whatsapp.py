@@ -12,6 +12,7 @@ from shared.core.memory.past import MOST_CHARS, PastMessage
 from shared.core.values.errors import BadInput
 
 MOST_LINE_CHARS = 2**16
+"""Maximum characters of a line; a longer line is read as several."""
 _BEGIN = re.compile(
     r"\[?(\d{1,4})[./-](\d{1,2})[./-](\d{1,4}),? (\d{1,2})[:.](\d{2})(?:[:.](\d{2}))?"
     r"(?: ?([AaPp])\.?[Mm]\.?)?(?:\]| -) "
@@ -29,9 +30,9 @@ class _Stamp(NamedTuple):
 
 
 def read_whatsapp(path: Path, *, zone: tzinfo, me: str = "") -> Iterator[PastMessage]:
-    """Yield the messages of a chat; those of `me` have no speaker.
+    """Yield the messages of a chat; those written by `me` have "" as speaker.
 
-    Raises BadInput for a file of another form.
+    `zone` is the time zone of the file's times. Raises BadInput for a file of another form.
     """
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         order = _find_order(_stamps(file))

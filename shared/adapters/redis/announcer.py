@@ -24,7 +24,9 @@ from shared.runtime import keep_cancellation
 log = structlog.get_logger(__name__)
 
 PUBLISH_SECONDS = 1.0
+"""Maximum seconds to wait until Redis accepts one announcement."""
 CONNECT_SECONDS = 3.0
+"""Maximum seconds for opening a connection."""
 FOLLOW_SECONDS = 1.0
 """Seconds to wait for Redis to confirm subscriptions.
 
@@ -33,15 +35,20 @@ Events missed before that are found by polling Postgres.
 LISTEN_SECONDS = 15.0
 """Seconds of silence after which the connection is pinged, since a vanished peer sends nothing."""
 LONGEST_PAUSE_SECONDS = 5.0
+"""Maximum seconds between two attempts to reconnect the listener."""
 UNHEARD_SECONDS = 2.0
 """Seconds for which transient messages of a session are skipped after Redis reported no other subscriber."""
 MAX_MESSAGE_CHARS = 256 * 1024
+"""Maximum characters of a received message; a longer one is ignored."""
 _AWAY = (RedisError, OSError, TimeoutError, asyncio.IncompleteReadError)
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
 def build_channel_prefix(client: Redis) -> str:
-    """Return the prefix of channels by database number, since pub/sub ignores databases."""
+    """Return the prefix of channel names, which contains the client's database number unless it is 0.
+
+    Redis itself does not separate pub/sub by database.
+    """
     database = client.connection_pool.connection_kwargs.get("db")
     return f"evertalk:{database}:s:" if database else "evertalk:s:"
 
@@ -167,6 +174,7 @@ class RedisAnnouncer:
             await asyncio.sleep(random.uniform(0.05, longest))
 
     async def close(self) -> None:
+        """Close both connections, each within 2 seconds; errors are only logged."""
         for client in (self._publisher, self._subscriber):
             try:
                 async with asyncio.timeout(2):

@@ -24,6 +24,7 @@ FUNCTIONS: Mapping[str, str] = {
 }
 """Name of the worker's function in arq, by kind of job."""
 QUEUE = "evertalk:jobs"
+"""Redis key of the queue."""
 _RING_SECONDS = 2.0
 _CONNECT_SECONDS = 2.0
 _FACTS_SECONDS = 5.0
@@ -99,6 +100,7 @@ class ArqDoorbell:
             return False
 
     async def close(self) -> None:
+        """Close the connection to Redis if one was opened."""
         await self._forget()
 
     async def _forget(self) -> None:

@@ -58,6 +58,7 @@ class RedisCounts:
         return found
 
     async def close(self) -> None:
+        """Close the connection to Redis."""
         await self._client.aclose()
 
     async def _add(

@@ -22,6 +22,7 @@ KEY = "evertalk:outage"
 KEEP_SECONDS = 2 * 86_400
 """Seconds after which Redis forgets an outage whose end no process has recorded."""
 CALL_SECONDS = 2.0
+"""Maximum seconds of one call of Redis."""
 _EVENT = "event"
 _SENDING = "sending"
 _AWAY = (RedisError, OSError, TimeoutError)
@@ -102,6 +103,7 @@ class RedisOutageClaims:
             return None
 
     async def close(self) -> None:
+        """Close the connection to Redis; errors are only logged."""
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 await self._client.aclose()

@@ -20,6 +20,7 @@ from shared.adapters.redis.announcer import build_channel_prefix
 from shared.adapters.redis.client import open_redis
 
 RedisRefusalKind = Literal["full", "replica", "disk", "replicas", "forbidden", "unheard", "other"]
+"""Reason of a refusal; `disk` cannot save, `replicas` lacks replicas, `unheard` lost an announcement."""
 PROBE_SECONDS = 5.0
 """Seconds for the whole probe."""
 _KEY_SECONDS = 10
@@ -38,9 +39,9 @@ REDIS_REFUSALS: Mapping[RedisRefusalKind, str] = {
 
 
 class RedisRefused(Exception):
-    """Redis answers but refuses an operation.
+    """Raised if Redis answers but refuses an operation.
 
-    `deed` is "keys" or "announcements", `words` the server's text.
+    `kind` is the reason, `deed` is "keys" or "announcements", `words` is the server's text.
     """
 
     def __init__(self, kind: RedisRefusalKind, deed: str, words: str) -> None:

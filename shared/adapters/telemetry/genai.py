@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from shared.runtime import ModelCall
 
 OPERATION = "chat"
+"""Name of the operation of all model calls."""
 OWN_PROVIDER = "evertalk"
 """Provider name of the built-in demo, which the conventions do not have."""
 _PROVIDER_BY_HOST: Mapping[str, str] = {
@@ -32,9 +33,11 @@ _PROVIDER_BY_WIRE: Mapping[str, str] = {"messages": "anthropic", "openai": "open
 TOKEN_BUCKETS: Sequence[float] = (
     1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864,
 )  # fmt: skip
+"""Bucket boundaries of histograms of tokens."""
 SECOND_BUCKETS: Sequence[float] = (
     0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
 )  # fmt: skip
+"""Bucket boundaries of histograms of durations, in seconds."""
 METRICS: Mapping[str, tuple[str, str, Sequence[float]]] = {
     "gen_ai.client.token.usage": ("{token}", "Number of input and output tokens used.", TOKEN_BUCKETS),
     "gen_ai.client.operation.duration": ("s", "GenAI operation duration.", SECOND_BUCKETS),

@@ -17,7 +17,9 @@ from shared.core.verdicts.rejections import Rejection
 from shared.core.verdicts.windows import NarrowedWindow
 
 DISK_SECONDS = 30.0
+"""Seconds for which a measurement of free disk space is reused."""
 REASON_CHARS = 80
+"""Maximum characters of a provider's reason in the report."""
 MOST_LESSONS = 50
 """Maximum lessons and rejections in a heartbeat; one process rarely asks more models."""
 MOST_SESSIONS = 5
@@ -91,6 +93,7 @@ class Health:
         self._turns = at_work
 
     def __call__(self) -> dict[str, Any]:
+        """Return the report as a JSON object; sections without content are left out."""
         found: dict[str, Any] = {}
         asked = [
             _build_provider_state(url, state)

@@ -20,6 +20,7 @@ from shared.core.values.errors import EvertalkError
 log = structlog.get_logger(__name__)
 
 BEAT_SECONDS = 1.0
+"""Seconds between two heartbeats, and between two refreshes of the health report."""
 READY_SECONDS = 3.0
 """Seconds after a written heartbeat until the database counts as refusing writes; two were then missed."""
 VOUCH_SECONDS = 30.0
@@ -79,6 +80,7 @@ class HeartbeatThread:
         self._ended: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
 
     def start(self) -> None:
+        """Start the thread; call this once."""
         self._thread.start()
 
     @property

@@ -28,10 +28,13 @@ from shared.runtime import (
 log = structlog.get_logger(__name__)
 
 SEND_SECONDS = 5
+"""Maximum seconds for sending one batch to the collector."""
 METRICS_SECONDS = 30
 """Seconds between two exports of the metrics."""
 PREFIX = "evertalk."
+"""Prefix of the names of our own span attributes."""
 TRACES_PATH, METRICS_PATH = "/v1/traces", "/v1/metrics"
+"""Paths at a collector for traces and for metrics."""
 
 
 def open_traces(endpoint: str | None, *, service: str) -> Tracer:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Json = Mapping[str, Any]
+"""JSON object, not changed by this module."""
 
 ENVELOPES: Sequence[str] = ("result", "data", "output", "response", "body", "Response")
 """Fields that may wrap a whole answer."""

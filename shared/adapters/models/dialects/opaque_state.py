@@ -138,6 +138,7 @@ def drop_idle(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
 
 
 def is_state(block: Block) -> bool:
+    """Return whether a block holds the opaque state of a server with Chat Completions."""
     return isinstance(block, ProviderBlock) and block.kind == KIND
 
 

@@ -21,6 +21,7 @@ class Wording:
 
     pattern: re.Pattern[str]
     servers: str
+    """Names of the servers, for readers of the code; "all" if many write so."""
 
 
 def _row(pattern: str, servers: str) -> Wording:
@@ -149,10 +150,12 @@ OVERLOADED = _row(
     r"maximum pending requests|no available (?:server|worker|instance)|high (?:demand|traffic|load)",
     "DeepSeek, Ollama, OpenAI, Groq, Google",
 )
+"""Wordings for a server that has too much work at this moment."""
 LOADING = _row(
     r"loading model|model is (?:currently |still )?loading|currently loading|model is starting|warming up",
     "llama.cpp, Hugging Face",
 )
+"""Wordings for a server that is still loading the model; a later attempt may succeed."""
 FAILED_CALL = _row(
     r"tool_use_failed|failed to call a function|failed to parse tool call|error parsing tool call|"
     r"failed to parse (?:input|the model'?s? output|messages: )|malformed[_ ](?:function|tool)[_ ]call|"
@@ -176,6 +179,7 @@ ACCOUNT = _row(
 """Wordings for problems of key, billing and quota."""
 
 QUOTA = _row(r"\bquota\b", "all")
+"""Wording for a quota, of the account or of a period."""
 
 UNKNOWN_MODEL = _row(
     r"\bmodel\b.{0,80}(?:does not exist|not exist|not found|is not (?:a )?(?:valid|available|served|found|loaded)|has been decommissioned|"
@@ -183,6 +187,7 @@ UNKNOWN_MODEL = _row(
     r"no models? (?:is |are )?loaded|no such model|not a valid model|please load a model|模型不存在",
     "Mistral, Groq, OpenRouter, Qwen, LM Studio, Ollama, Zhipu",
 )
+"""Wordings for a model that the server does not have or no longer offers."""
 
 CONTENT = _row(
     # Anthropic, Bedrock, Azure and OpenAI, Gemini
@@ -196,6 +201,7 @@ CONTENT = _row(
     r"不安全|敏感内容|敏感信息|内容安全",
     "all",
 )
+"""Wordings for a request or answer that breaks the provider's rules on content."""
 
 
 def says_full_window(text: str) -> tuple[int | None, int | None] | None:

@@ -20,7 +20,7 @@ _MOST_LAYERS = 3
 
 
 class UnreadableArguments(ValueError):
-    """The arguments are no JSON object; the message tells the model what they are."""
+    """Raised for arguments that are no JSON object; its message tells the model what they are."""
 
 
 def read_arguments(raw: str, *, name: str = "") -> Mapping[str, Any]:

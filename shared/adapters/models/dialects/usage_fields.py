@@ -13,18 +13,22 @@ INPUT: Sequence[str] = (
     "prompt_eval_count", "prompt_n", "tokens_evaluated",  # Ollama, llama.cpp
     "num_prompt_tokens", "prefill_tokens",
 )  # fmt: skip
+"""Names under which servers report input tokens."""
 OUTPUT: Sequence[str] = (
     "completion_tokens", "output_tokens",
     "candidatesTokenCount", "outputTokenCount", "outputTokens",
     "eval_count", "predicted_n", "tokens_predicted",
     "generated_tokens", "num_generated_tokens",  # TGI, TensorRT-LLM
 )  # fmt: skip
+"""Names under which servers report output tokens."""
 TOTAL: Sequence[str] = ("total_tokens", "totalTokenCount", "totalTokens")
+"""Names under which servers report the sum of input and output tokens."""
 CACHED: Sequence[str] = (
     "cached_tokens",  # OpenAI, within the details; Moonshot, beside them
     "prompt_cache_hit_tokens",  # DeepSeek
     "cachedContentTokenCount",  # Google
 )
+"""Names under which servers report input tokens read from the prompt cache."""
 _DETAILS = ("prompt_tokens_details", "input_tokens_details")
 _PLACES: Sequence[str] = (
     "usage", "usageMetadata", "usage_metadata", "x_groq", "amazon-bedrock-invocationMetrics", "metadata",
