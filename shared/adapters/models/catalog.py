@@ -41,7 +41,7 @@ MODEST_CAPABILITIES: Mapping[Wire, frozenset[str]] = {
 }
 """Abilities that any server of an API is assumed to have, until it refuses one."""
 CACHE_WRITE_FACTOR = 1.25
-"""Price of a cache write as a multiple of input, for models without a price of their own."""
+"""Price of a cache write as a multiple of input, for models without that price."""
 MOST_FALLBACKS = 4
 """Maximum fallback models of one model; each that fails costs time."""
 

@@ -237,9 +237,7 @@ class Provider:
             await asyncio.wait(self._endings)
 
     async def close(self) -> None:
-        """Wait for streams that are being closed, then close the client within CLOSE_SECONDS; errors are
-        ignored.
-        """
+        """Wait for streams that are being closed, then close the client; its errors are ignored."""
         await self.wait_for_endings()
         client, self._client = self._client, None
         if client is not None:

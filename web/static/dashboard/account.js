@@ -9,7 +9,7 @@ import { pictureForm } from "./picture.js";
 
 const MAY = { viewer: t("reads everything, changes nothing"), operator: t("reads, answers people and runs commands"), admin: t("Full access") };
 
-/** @param {Page} page */
+/** Draws the page of the operator's account into `root` and refreshes its logins until `signal` aborts. @param {Page} page */
 export function accountPage({ root, me, say, entitle, signal }) {
   entitle(t("Account"));
   const logins = h("div", null, skeleton(2));

@@ -2,7 +2,9 @@
 import { ask } from "./net.js";
 import { h, nameOf, problem, show, t, ts } from "./parts.js";
 
+/** Kinds of notes, as the server names them. */
 export const KINDS = ["profile", "preference", "fact", "decision", "event", "plan", "relation", "instruction"];
+/** Names of those on whose word a note rests, by the note's `authority`. */
 export const VOUCHES = { person: t("from the user"), assistant: t("from the assistant"), tool: t("from a tool"), operator: t("from an operator") };
 const WEIGHTS = [[8, t("high")], [5, t("normal")], [2, t("low, only if there is room")]];
 

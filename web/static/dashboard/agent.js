@@ -15,7 +15,7 @@ const SOURCES = { agent: t("this agent"), preset: t("its preset"), deployment: t
 /** Share of the window below which the used part is also drawn alone, and so larger. */
 const SMALL = 0.5;
 
-/** @param {Page} page */
+/** Draws the page of the agent `id`; unsaved text is kept in this tab when the operator leaves. @param {Page} page */
 export function agentPage({ root, id: name, me, say, entitle, signal }) {
   entitle(name);
   const path = /** @type {const} */ (`/agents/${encodeURIComponent(name)}`);

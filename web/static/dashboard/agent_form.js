@@ -84,6 +84,7 @@ const CAPS = [{ path: "caps.person_per_day_usd", label: t("Per person and day"),
 const SEEN = { path: "audience", label: t("Audience"), kind: choice(AUDIENCE) };
 
 /**
+ * Returns the form of an agent's config, and `judge`, which shows problems next to their controls. It is read-only unless `may`.
  * @param {{draft: any, agent: any, effective: any, may: boolean, changed: () => void}} of `draft` is changed in place
  * @returns {{node: HTMLElement, judge: (problems: string[]) => void}}
  */

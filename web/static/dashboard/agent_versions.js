@@ -4,6 +4,7 @@ import { DASH, card, h, number, problem, show, t, time } from "./parts.js";
 import { linesOf } from "./diff.js";
 
 /**
+ * Returns the card with an agent's earlier versions, which it loads; `may` allows restoring one.
  * @param {{agent: Api["Agent"], path: `/agents/${string}`, may: boolean, signal: AbortSignal, back: (saved: any, former: number) => void, stale: (error: any, config: any) => void}} of `back` hears of a version that is in force again, `stale` of somebody who was faster
  */
 export function versionsCard({ agent, path, may, signal, back, stale }) {

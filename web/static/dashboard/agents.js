@@ -4,7 +4,7 @@ import { listPage, maker } from "./lists.js";
 
 const COLUMNS = [{ label: t("Agent") }, { label: t("Model") }, { label: t("Preset") }, { label: t("Overrides"), num: true }, { label: t("Conversations"), num: true }, { label: t("Sites") }, { label: t("Bots") }, { label: t("Version"), num: true }];
 
-/** @param {Page} page */
+/** Draws the list of agents, with a form for a new one. @param {Page} page */
 export function agentsPage(page) {
   page.entitle(t("Agents"));
   listPage(page, {

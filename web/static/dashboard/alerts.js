@@ -11,7 +11,7 @@ const WAYS = { telegram: "Telegram", webhook: t("webhook"), email: t("mail") };
 /** Pages on which an alert can be examined, by kind of alert. */
 const PLACES = { spend_source: ["/dashboard/costs", t("Costs")], dead_job: ["/dashboard/jobs?state=dead", t("Jobs")], uncertain_delivery: ["/dashboard/deliveries", t("Delivery problems")], no_worker: ["/dashboard/jobs", t("Jobs")], duty_late: ["/dashboard/jobs", t("Jobs")] };
 
-/** @param {Page} page */
+/** Draws open and past alerts and their recipients into `root`, and refreshes them until `signal` aborts. @param {Page} page */
 export function alertsPage({ root, go, entitle, signal, say, toldAlerts }) {
   entitle(t("Alerts"));
   const params = new URLSearchParams(location.search);
@@ -120,7 +120,7 @@ const FACTS = {
   process_stopped: ({ process, cause, turn, work, count }) => `${process}: ${cause.replaceAll("_", " ")}, ${turn ? t("turn {turn}", { turn }) : work}, ${count} ×`,
   stuck_turn: ({ count }) => t("{number} in total", { number: count }),
 };
-/** @param {{kind: string, facts: string, detail: any}} alert */
+/** Returns the facts of an alert in the operator's language; the server's text for a kind without a translation. @param {{kind: string, facts: string, detail: any}} alert */
 export const alertFacts = ({ kind, detail, facts }) => FACTS[kind]?.(detail) ?? facts;
 
 /** @param {string} way @param {string} state @param {boolean} ended */
@@ -136,7 +136,7 @@ function sendsOf(sends) {
 /** @param {Api["Target"]} target */
 const targetName = ({ target, name }) => target === "webhook" ? t("Webhook at {host}", { host: name.replace("Webhook at ", "") }) : target === "email" ? t("Mail to {people}", { people: name.replace("Mail to ", "") }) : t("Telegram chat {id}", { id: target.split(":")[1] });
 
-/** @param {Api["Alerts"]} page */
+/** Returns the card of recipients, with the newest send to each and the reason of a failure. @param {Api["Alerts"]} page */
 export function targetsCard(page) {
   if (!page.targets.length) return card(t("Recipients"), [empty(t("No recipients configured."), h("p", null, h("a", { class: "line button", href: "/dashboard/settings?section=alerts" }, t("Enter recipients"))))]);
   const rows = page.targets.map((one) => [h("b", { class: "target-name" }, targetName(one)),

@@ -6,7 +6,7 @@ import { DASH, empty, h, nameOf, named, number, problem, show, skeleton, t, tabl
 const COLUMNS = [{ label: t("When") }, { label: t("Operator") }, { label: t("Action") }, { label: t("About") }, { label: t("Detail") }];
 const FILTERS = ["operator", "action", "about", "from", "to"];
 
-/** @param {Page} page */
+/** Draws the audit log into `root`, with filters, a download, and the check of its hash chain. @param {Page} page */
 export function auditPage({ root, go, say, entitle, signal }) {
   entitle(t("Audit"));
   const params = new URLSearchParams(location.search);

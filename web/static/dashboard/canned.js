@@ -4,7 +4,7 @@ import { drawIcon } from "./icons.js";
 import { ask } from "./net.js";
 import { problem, t } from "./parts.js";
 
-/** @param {{me: any, signal: AbortSignal, say: (words: string) => void}} of */
+/** Returns the canned replies of a conversation: `choices` offers them in a composer, `about` sets the values of their variables. @param {{me: any, signal: AbortSignal, say: (words: string) => void}} of */
 export function cannedReplies({ me, signal, say }) {
   /** @type {any[] | null} */
   let known = null;

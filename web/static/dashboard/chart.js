@@ -25,7 +25,7 @@ function rowsOf(points) {
   });
 }
 
-/** @param {Api["Timeline"]} timeline what `/sessions/{id}/timeline` answers @param {(turn: number) => void} choose shows what the model saw then */
+/** Returns the chart of the context at each turn, and a table of the same numbers; arrow keys move through the turns. @param {Api["Timeline"]} timeline what `/sessions/{id}/timeline` answers @param {(turn: number) => void} choose shows what the model saw then */
 export function contextChart(timeline, choose) {
   const rows = rowsOf(timeline.points);
   if (!rows.length) return h("p", { class: "empty" }, t("No model call yet: the first answer draws the first point."));

@@ -12,7 +12,7 @@ const STEPS = {
 };
 const STATES = { done: [t("done"), "answering"], todo: [t("to do"), "idle"], broken: [t("needs attention"), "problem"] };
 
-/** @param {Api["Checklist"]} list @param {() => void} hide */
+/** Returns the card of steps for setting up; its button calls `hide`, which is offered only while no step is broken. @param {Api["Checklist"]} list @param {() => void} hide */
 export function checklistCard({ steps }, hide) {
   const done = steps.filter((one) => one.state === "done").length;
   const next = steps.find((one) => one.state !== "done");

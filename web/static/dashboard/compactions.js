@@ -104,7 +104,7 @@ function pageOf(page, tools) {
   return page.before ? [...items, olderButton(page.before, tools)] : items;
 }
 
-/** @param {Api["Compactions"]} answer @param {Tools} tools */
+/** Returns the newest page of a session's summaries as nodes, with a button that loads older ones. @param {Api["Compactions"]} answer @param {Tools} tools */
 export function compactionList(answer, tools) {
   if (!answer.compactions.length && !answer.failed.length) return empty(t("Nothing was summarised yet. It happens automatically when the context is nearly full."));
   return [(answer.total ?? 0) > 0 && h("p", { class: "muted small" }, t("{number} in total", { number: number(answer.total) })), pageOf(answer, tools), answer.failed.length > 0 && h("ul", { class: "failures" }, answer.failed.map(failedItem))];

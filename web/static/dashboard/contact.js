@@ -2,7 +2,7 @@
 import { ask } from "./net.js";
 import { card, joinWithDots, h, show, t, time, tn } from "./parts.js";
 
-/** @param {{id: string, me: any, signal: AbortSignal}} of */
+/** Returns the card about a conversation's visitor: `node`, and `load`, which draws it for a session. @param {{id: string, me: any, signal: AbortSignal}} of */
 export function contactCard({ id, signal }) {
   const node = h("div", { class: "inbox-contact" });
 

@@ -8,7 +8,7 @@ const PURPOSES = { chat: t("Answers"), flush: t("Saving memory"), compact: t("Su
 const TITLES = { model: t("By model"), day: t("By day"), agent: t("By agent"), person: t("By person"), purpose: t("By purpose") };
 const EVERY_MS = 30_000;
 
-/** @param {Page} page */
+/** Draws costs in a period, grouped as the address says, and refreshes them until `signal` aborts. @param {Page} page */
 export function costsPage({ root, go, entitle, signal, say }) {
   entitle(t("Costs"));
   const params = new URLSearchParams(location.search);

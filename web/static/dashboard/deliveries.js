@@ -7,7 +7,7 @@ import { DASH, card, empty, h, kpi, liveMark, number, personOf, problem, repaint
 const WORDS = { uncertain: t("Uncertain"), dead: t("Not delivered"), waiting: t("Waiting") };
 const HINTS = { uncertain: t("may or may not be in the chat"), dead: t("refused, not retried"), waiting: t("until the chat accepts messages again") };
 
-/** @param {Page} page */
+/** Draws the parts of answers whose delivery is doubtful; operators can mark one as arrived or send it again. @param {Page} page */
 export function deliveriesPage({ root, go, entitle, signal, say, me }) {
   entitle(t("Delivery problems"));
   const params = new URLSearchParams(location.search);

@@ -56,7 +56,7 @@ function renderDiff(diff) {
   ];
 }
 
-/** @param {string} id of the summary @param {AbortSignal} signal */
+/** Returns the node with the difference between a summary and the one before, which it loads at once. @param {string} id of the summary @param {AbortSignal} signal */
 export function diffView(id, signal) {
   const node = h("div", { class: "diff" }, skeleton(3));
   const load = () => ask(`/compactions/${id}/diff`, { signal }).then((diff) => show(node, renderDiff(diff)), (error) => { if (!signal.aborted) show(node, problem(error, load)); });

@@ -12,14 +12,14 @@ export function watchTyping(place, check, signal) {
   signal.addEventListener("abort", () => clearTimeout(timer));
 }
 
-/** @param {string[]} problems @param {string[]} [remarks] */
+/** Returns lists of problems and of remarks; the word "Valid" if there are neither. @param {string[]} problems @param {string[]} [remarks] */
 export function problemList(problems, remarks = []) {
   if (!problems.length && !remarks.length) return h("p", { class: "done small" }, t("Valid"));
   return [problems.length > 0 && h("ul", { class: "findings crit-text", "aria-label": t("Problems") }, problems.map((one) => h("li", { dir: "auto" }, ts(one)))),
     remarks.length > 0 && h("ul", { class: "findings warn-text", "aria-label": t("Remarks") }, remarks.map((one) => h("li", { dir: "auto" }, ts(one))))];
 }
 
-/** @param {any} theirs @param {any} yours @param {() => void} takeTheirs @param {() => void} keepMine */
+/** Returns both versions of an object that someone else changed meanwhile, with a button to continue with each. @param {any} theirs @param {any} yours @param {() => void} takeTheirs @param {() => void} keepMine */
 export function conflict(theirs, yours, takeTheirs, keepMine) {
   const both = [...new Set([...Object.keys(theirs), ...Object.keys(yours)])].filter((key) => JSON.stringify(theirs[key]) !== JSON.stringify(yours[key]));
   const lines = (/** @type {any} */ of) => h("pre", { class: "config", tabindex: 0 }, both.map((key) => `${key}: ${JSON.stringify(of[key] ?? null, null, 2)}`).join("\n"));

@@ -3,7 +3,7 @@ import { h, t } from "./parts.js";
 
 const FORMS = [["json", "JSON", t("everything, machine-readable")], ["md", "Markdown", t("messages, easy to read")]];
 
-/** @param {string} id @param {AbortSignal} signal */
+/** Returns a menu with a download link of the session `id` for each format. @param {string} id @param {AbortSignal} signal */
 export function exportMenu(id, signal) {
   const button = h("summary", { class: "button line" }, t("Export"));
   const close = () => { menu.open = false; };

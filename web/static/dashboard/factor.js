@@ -3,7 +3,7 @@ import { ask } from "./net.js";
 import { svg } from "../shared/h.js";
 import { h, problem, show, skeleton, t, time, tn } from "./parts.js";
 
-/** @param {(words: string) => void} say @param {AbortSignal} signal @param {() => void} changed other logins may have ended */
+/** Returns the node in which an operator sets up or removes the second factor. @param {(words: string) => void} say @param {AbortSignal} signal @param {() => void} changed other logins may have ended */
 export function secondFactor(say, signal, changed) {
   const place = h("div", null, skeleton(1));
   const note = h("div");

@@ -7,14 +7,14 @@ import { h, set, show, t, ts } from "./parts.js";
  * @typedef {{path: string, label: any, kind: Kind, help?: any, bare?: boolean}} Control a place such as `prices.input`; a `bare` one shows no label of its own
  */
 
-/** @param {any} value */
+/** Returns whether a value is an object, but no list and not null. @param {any} value */
 export const isMap = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 /** @param {any} field @returns {string} */
 const typed = (field) => field.value.trim();
 /** @param {string[]} found */
 const orNone = (found) => found.length ? found : undefined;
 
-/** @param {any} draft @param {string} path */
+/** Returns the value at a place such as `prices.input`, of at most two names; undefined if there is none. @param {any} draft @param {string} path */
 export function valueAt(draft, path) {
   const [name, inner] = path.split(".");
   return inner ? isMap(draft[name]) ? draft[name][inner] : undefined : draft[name];
@@ -32,16 +32,16 @@ export function putAt(draft, path, value) {
   else draft[name] = value;
 }
 
-/** @param {any} [how] attributes @returns {Kind} */
+/** Returns a kind of control for one line of text; empty text is left out. @param {any} [how] attributes @returns {Kind} */
 export const line = (how) => ({
   make: () => h("input", { type: "text", autocomplete: "off", spellcheck: "false", ...how }),
   fill: (field, value) => { field.value = value ?? ""; }, read: (field) => typed(field) || undefined,
 });
 /** Returns a kind of control for a name, number or address, which is the same in every language. @param {any} [how] */
 export const code = (how) => line({ dir: "ltr", autocapitalize: "none", translate: "no", ...how });
-/** @param {any} [how] @returns {Kind} */
+/** Returns a kind of control for text of several lines; empty text is left out. @param {any} [how] @returns {Kind} */
 export const area = (how) => ({ ...line(), make: () => h("textarea", { dir: "auto", spellcheck: how?.dir === "ltr" ? "false" : null, ...how }) });
-/** @param {any} [how] @param {boolean} [stored] whether an empty list is stored, too @returns {Kind} */
+/** Returns a kind of control for a list with one entry per line; blank lines are dropped. @param {any} [how] @param {boolean} [stored] whether an empty list is stored, too @returns {Kind} */
 export const lines = (how, stored = false) => ({
   ...area(how), fill: (field, value) => { field.value = [value ?? []].flat().join("\n"); },
   read: (field) => { const found = typed(field).split("\n").map((one) => one.trim()).filter(Boolean); return stored ? found : orNone(found); },
@@ -64,7 +64,7 @@ export const figure = (how, inherited) => ({
   fill: (field, value) => { field.value = value === null ? t("none") : value ?? ""; },
   read: (field) => !typed(field) ? undefined : typed(field) === t("none") ? null : figured(typed(field)),
 });
-/** @param {boolean} [usual] the default, which is not stored @returns {Kind} */
+/** Returns a kind of control for a yes or no. @param {boolean} [usual] the default, which is not stored @returns {Kind} */
 export const tick = (usual = false) => ({
   tick: true, make: () => h("input", { type: "checkbox" }),
   fill: (field, value) => { field.checked = value ?? usual; }, read: (field) => field.checked === usual ? undefined : field.checked,

@@ -22,7 +22,7 @@ const VIEWS = {
 /** Returns what kind of conversation this is, in one line. @param {Api["Listed"]} one */
 const kindOf = (one) => personOf({ ...one, person: one.who });
 
-/** @param {Page} page */
+/** Draws the list of hand-overs next to the open conversation; view, filters and conversation are in the address. @param {Page} page */
 export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
   entitle(t("Inbox"));
   const params = new URLSearchParams(location.search);

@@ -14,7 +14,7 @@ const LOOKS = { due: "waiting", running: "answering", done: "idle", dead: "probl
 const ASKED = ["state", "kind", "session", "before"];
 const TOPICS = ["jobs", "deliveries"];
 
-/** @param {Page} page */
+/** Draws jobs, imports, bots, duties and processes, and refreshes them until `signal` aborts. @param {Page} page */
 export function jobsPage({ root, go, entitle, signal, troubles, say, me }) {
   entitle(t("Jobs"));
   const params = new URLSearchParams(location.search);

@@ -4,7 +4,7 @@ import { card, joinWithDots, empty, h, problem, show, t, time, tn } from "./part
 
 const MOST_SECONDS = 150;
 
-/** @param {{path: `/agents/${string}`, may: boolean, say: (words: string) => void, signal: AbortSignal}} of */
+/** Returns the card with an agent's files, which it loads; `may` allows adding and deleting. @param {{path: `/agents/${string}`, may: boolean, say: (words: string) => void, signal: AbortSignal}} of */
 export function knowledgeCard({ path, may, say, signal }) {
   const list = h("div");
   const reply = h("div", { role: "status" });

@@ -58,6 +58,7 @@ export function maker({ me, go, signal }, [fresh, make], api, path) {
 }
 
 /**
+ * Draws a page with one list: search, filters and pages are read from the address and written to it.
  * @template {string} P @param {Page} page
  * @param {{title: string, path: string, api: P, search?: string, names: string[], filters: [string, string, any[]][], above?: any, aside?: any,
  *   draw: (answer: Listed<P>, params: URLSearchParams, change: (changes: Record<string, string>) => void) => any, count: (answer: Listed<P>) => number, told: (count: number) => string, nothing: () => any}} how

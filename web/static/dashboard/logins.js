@@ -4,6 +4,7 @@ import { DASH, h, t, time } from "./parts.js";
 const HOW = { password: t("by password"), link: t("by a link"), provider: t("by the identity provider") };
 
 /**
+ * Returns the list of open logins; `end` is called when the button of a login other than this one is pressed.
  * @param {Api["Login"][]} logins @param {string} whose for the buttons' names @param {(login: any, button: HTMLButtonElement) => void} end
  */
 export function loginList(logins, whose, end) {

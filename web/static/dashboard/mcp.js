@@ -4,7 +4,7 @@ import { card, joinWithDots, h, problem, show, t, time, tn } from "./parts.js";
 
 const TEST_SECONDS = 60;
 
-/** @param {{may: boolean, say: (words: string) => void, signal: AbortSignal, changed: (names: string[]) => void}} of `changed` hears which there are now */
+/** Returns the card of MCP servers, which it loads; `may` allows adding, approving and removing. @param {{may: boolean, say: (words: string) => void, signal: AbortSignal, changed: (names: string[]) => void}} of `changed` hears which there are now */
 export function mcpCard({ may, say, signal, changed }) {
   const list = h("div");
   const reply = h("div", { role: "status" });

@@ -9,7 +9,7 @@ const STATES = { kept: t("kept"), replaced: t("replaced"), put_away: t("archived
 /** Names of those who change notes, by cause. */
 const CAUSES = { ...VOUCHES, tool: VOUCHES.assistant, flush: t("the assistant, before a summary"), edit: t("an edited message"), tidy: t("another note said the same"), unknown: t("before changes were recorded") };
 
-/** @param {Page} page */
+/** Draws the list of notes about people; operators, but not viewers, can add and change notes. @param {Page} page */
 export function memoryPage(page) {
   const { me, say, signal } = page;
   page.entitle(t("Memory"));

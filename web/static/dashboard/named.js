@@ -21,5 +21,5 @@ export const ts = (text) => named(translate(text));
 export const linked = (text) => translate(text).split(VARIABLE).map((piece, at) => at % 2 === 0 ? piece
   : h("a", { href: FORMS.has(piece) ? addressOf(piece) : `/dashboard/settings?section=all&q=${piece}` }, labelOf(piece)));
 
-/** @param {string} name of a setting that has a form */
+/** Returns the address of a setting's field on the settings page. @param {string} name of a setting that has a form */
 export const addressOf = (name) => `/dashboard/settings?section=${FORMS.get(name)?.id}&field=${name}`;

@@ -2,6 +2,7 @@
 import { t, translate } from "./i18n.js";
 import { follow, isConnected } from "./live.js";
 
+/** Error of a refused or failed request; `status` is 0 without an answer, `code` and `details` are the server's. */
 export class Failure extends Error {
   /** @param {string} message @param {number} status @param {any} [answer] what the server said @param {number} [after] seconds until it may be tried again */
   constructor(message, status, answer = {}, after = 0) {

@@ -162,7 +162,7 @@ export function operatorControls({ id, me, say, signal, reload, taken, moved }) 
   return { bar, types, composer, notes, update, drop };
 }
 
-/** @param {string[]} labels */
+/** Returns a badge for each label of a conversation. @param {string[]} labels */
 export const labelsOf = (labels) => labels.map((label) => h("span", { class: "badge label", dir: "auto" }, label));
 
 /** Returns a store for unsent text of this tab. @param {string} name */

@@ -10,7 +10,7 @@ const ROLE = { path: "role", label: t("Role"), kind: choice(["viewer", "operator
 const NAME = { path: "name", label: t("Name"), kind: code({ required: true, maxlength: 64 }) };
 const COLUMNS = [{ label: t("Name") }, { label: t("Role") }, { label: t("State") }, { label: t("Last login") }, { label: t("Active sessions"), num: true }, { label: t("Sign-in method") }];
 
-/** @param {Page} page */
+/** Draws the list of operators, or the one that the address names with its open logins. @param {Page} page */
 export function operatorsPage({ root, me, go, say, entitle, signal }) {
   entitle(t("Operators"));
   const params = new URLSearchParams(location.search);

@@ -9,7 +9,7 @@ import { OVERVIEW, seriesPart } from "./series.js";
 const LEDGER_EVERY_MS = 60_000;
 const PROVIDER = { closed: t("Responding"), open: t("Failing"), refused: t("Refused our requests") };
 
-/** @param {Page} page */
+/** Draws the first page into `root` and refreshes it until `signal` aborts. @param {Page} page */
 export function overviewPage({ root, me, go, entitle, signal, troubles, say }) {
   entitle(t("Overview"));
   const params = new URLSearchParams(location.search);

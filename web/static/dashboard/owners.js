@@ -3,7 +3,7 @@ import { ask } from "./net.js";
 import { card, empty, h, problem, show, skeleton, t, tn } from "./parts.js";
 import { copier } from "./copier.js";
 
-/** @param {{say: (words: string) => void, signal: AbortSignal}} page */
+/** Returns the card with the owners of each bot, and a button that makes a link for a new owner. @param {{say: (words: string) => void, signal: AbortSignal}} page */
 export function ownersCard({ say, signal }) {
   const body = h("div", { class: "stack" }, skeleton(2));
   const made = h("div", { class: "stack", role: "status" });

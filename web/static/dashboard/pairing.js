@@ -8,7 +8,7 @@ const WORDS = { pending: t("pending"), lapsed: t("expired"), allowed: t("may wri
 const TONES = { pending: "waiting", allowed: "answering", refused: "problem" };
 const columns = () => [{ label: t("Who") }, { label: t("State") }, { label: t("Code") }, { label: t("Telegram ID"), num: true }, { label: t("Bot") }, { label: t("Asked") }, { label: t("Decided by") }, { label: h("span", { class: "unseen" }, t("Action")), text: "" }];
 
-/** @param {Page} page */
+/** Draws the list of requests for access to Telegram bots; operators can decide on them. @param {Page} page */
 export function pairingPage(page) {
   const { me, say, signal } = page;
   page.entitle(t("Telegram access"));

@@ -17,7 +17,7 @@ const LISTS = /** @type {[(words: string) => string, string][]} */ ([[(words) =>
 /** Returns whether a word of a text begins with `part`; in scripts without blanks, whether the text contains it. @param {string} text @param {string} part */
 const begins = (text, part) => text.toLowerCase().split(/[\s(),.:·]+/).some((word) => word.startsWith(part)) || (/[^\u0000-\u024f]/.test(part) && text.toLowerCase().includes(part));
 
-/** @param {{pages: () => Page[], acts: () => Place[], go: (path: string) => void}} of `acts` are found by their words alone */
+/** Returns the palette, a dialog that lists pages, actions and sessions for the typed letters. @param {{pages: () => Page[], acts: () => Place[], go: (path: string) => void}} of `acts` are found by their words alone */
 export function palette({ pages, acts, go }) {
   /** @type {Place[]} */
   let places = [];

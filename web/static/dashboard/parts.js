@@ -6,10 +6,12 @@ import { listItems, t, tn } from "./i18n.js";
 import { labelOf, linked, named, ts } from "./named.js";
 import { Failure } from "./net.js";
 
+/** Sources of the text in a context, in the order in which they are drawn. */
 export const SOURCES = ["system", "memory", "summary", "history", "tools"];
+/** Names of the parts of a context by source, with the reserved and the free part. */
 export const NAMES = { system: t("System"), memory: t("Memory"), summary: t("Summary"), history: t("History"), tools: t("Tools"), reserved: t("Kept free for recall"), free: t("Free") };
 
-/** @param {number | null | undefined} pct */
+/** Returns the level of a percentage: "crit" above 90, "warn" from 70, else "ok"; "unknown" for null. @param {number | null | undefined} pct */
 export const level = (pct) => pct === null || pct === undefined ? "unknown" : pct > 90 ? "crit" : pct >= 70 ? "warn" : "ok";
 
 /** Returns a whole percentage; a small share is never shown as zero. @param {number | null | undefined} pct */
@@ -24,7 +26,7 @@ export function money(micro, unknown = 0) {
   return (unknown > 0 ? "≥ " : "") + usd(micro / 1e6);
 }
 
-/** @param {string | null | undefined} at */
+/** Returns a moment as the time since then, with the full date as tooltip; a dash for null. @param {string | null | undefined} at */
 export const time = (at) => at ? h("time", { datetime: at, title: stamp(at), data: { at } }, ago(at)) : DASH;
 
 /** Repaints every relative time in a part of the page. @param {ParentNode} root */
@@ -32,16 +34,16 @@ export function repaintTimes(root) {
   for (const node of root.querySelectorAll("time[data-at]")) node.textContent = ago(/** @type {any} */ (node).dataset.at);
 }
 
-/** @param {string} title @param {any[]} content @param {any} [aside] */
+/** Returns a titled section; `aside` is placed next to the title. @param {string} title @param {any[]} content @param {any} [aside] */
 export function card(title, content, aside = null) {
   return h("section", { class: "card", "aria-label": title }, h("div", { class: "card-head" }, h("h2", null, title), aside), content);
 }
 
-/** @param {string} label @param {any} value @param {any} detail @param {any} [extra] */
+/** Returns the tile of one number: its label, value and detail. @param {string} label @param {any} value @param {any} detail @param {any} [extra] */
 export const kpi = (label, value, detail, extra = null) =>
   h("div", { class: "kpi card" }, h("dt", null, label), h("dd", null, h("b", null, value), h("span", { class: "muted" }, detail), extra));
 
-/** @param {number | null | undefined} share @param {string} label */
+/** Returns a bar that is filled to `share` percent, coloured by its level; empty for null. @param {number | null | undefined} share @param {string} label */
 export function meter(share, label) {
   const known = share !== null && share !== undefined;
   return h("span", { class: `meter ${level(share)}`, role: "img", "aria-label": label },
@@ -49,10 +51,10 @@ export function meter(share, label) {
 }
 
 const STATES = { answering: t("answering"), waiting: t("waiting"), tidying: t("cleaning up"), problem: t("problem"), idle: t("idle") };
-/** @param {string} state */
+/** Returns the badge of a session's state; a state without a translation is shown as it is. @param {string} state */
 export const stateBadge = (state) => h("span", { class: `state ${state}` }, STATES[/** @type {keyof typeof STATES} */ (state)] ?? state);
 
-/** @param {string | null} channel */
+/** Returns the badge of a channel; a dash for null. @param {string | null} channel */
 export const channelBadge = (channel) => channel ? h("span", { class: "badge" }, { web: t("Web"), telegram: "Telegram" }[channel] ?? channel) : DASH;
 
 /** Joins several facts in one line, without empty ones. @param {any[]} facts */
@@ -75,7 +77,7 @@ export function table({ caption, columns, rows, className = "" }) {
     h("tbody", null, rows.map((cells) => row(columns, cells))));
 }
 
-/** @param {any[]} columns @param {any[]} cells */
+/** Returns a table row of cells; each cell names its column for narrow screens. @param {any[]} columns @param {any[]} cells */
 export const row = (columns, cells) => h("tr", null, cells.map((cell, index) =>
   h("td", { class: columns[index].num ? "num" : null, data: { label: columns[index].text ?? columns[index].label } }, typeof cell === "number" ? String(cell) : cell)));
 
@@ -92,7 +94,7 @@ export function problem(error, again) {
     retry && h("button", { type: "button", class: "line", onclick: retry }, t("Try again")));
 }
 
-/** @param {string} words @param {any} [more] */
+/** Returns the note that a list is empty. @param {string} words @param {any} [more] */
 export const empty = (words, more = null) => h("div", { class: "empty" }, h("p", null, words), more);
 
 /** Returns the button of empty lists, which opens the chat in a new tab. */
@@ -160,7 +162,7 @@ export function tabPanels(label, tabs, { first = 0, moved = () => {} } = {}) {
   return { node: h("div", null, list, panels), choose };
 }
 
-/** @param {string} label @param {{name: string, make: () => any}[]} list */
+/** Returns the node of `tabPanels`, for tabs that no code has to choose. @param {string} label @param {{name: string, make: () => any}[]} list */
 export const tabs = (label, list) => tabPanels(label, list).node;
 
 /** Splits a count by the shares of its estimated parts; the pieces add up to the count. @param {any} parts @param {number} count */

@@ -4,7 +4,7 @@ import { listPage } from "./lists.js";
 
 const COLUMNS = [{ label: t("Person") }, { label: t("Channels") }, { label: t("Conversations"), num: true }, { label: t("Turns"), num: true }, { label: t("Notes"), num: true }, { label: t("Spent"), num: true }, { label: t("Last seen") }];
 
-/** @param {Page} page */
+/** Draws the list of people and groups. @param {Page} page */
 export function peoplePage(page) {
   page.entitle(t("People"));
   listPage(page, {

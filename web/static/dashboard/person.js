@@ -4,7 +4,7 @@ import { DASH, card, channelBadge, empty, h, kpi, listItems, liveMark, notFoundP
 
 const COUNTED = { entries: t("messages"), compactions: t("summaries"), notes: t("notes"), artifacts: t("kept tool results"), attachments: t("files"), pins: t("pins") };
 
-/** @param {Page} page */
+/** Draws the page of the person `id` and refreshes it until `signal` aborts. @param {Page} page */
 export function personPage({ root, id, me, say, entitle, signal }) {
   entitle(t("Person"));
   const head = h("div", { class: "page-head" });

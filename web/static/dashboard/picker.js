@@ -54,7 +54,7 @@ export function pick({ title, choices, free, more, signal }) {
   });
 }
 
-/** @param {any} held @param {AbortSignal} signal */
+/** Resolves with the name of the chosen assignee; null if the dialog was closed. @param {any} held @param {AbortSignal} signal */
 export async function askAssignee(held, signal) {
   const { assignees } = await ask("/handover-choices", { signal });
   return pick({ title: t("Assign"), choices: assignees.map((/** @type {string} */ name) => ({ words: name, value: name, on: name === held.operator })), signal });
@@ -77,7 +77,7 @@ function morning(days) {
   return at;
 }
 
-/** @param {AbortSignal} signal */
+/** Resolves with `{until}`, the chosen time in ISO form; null if the dialog was closed. @param {AbortSignal} signal */
 export async function askSnooze(signal) {
   // five seconds later, so that a whole hour is still shown as one when it is drawn
   const now = Date.now() + 5000;

@@ -5,7 +5,7 @@ import { h, problem, show, t } from "./parts.js";
 const SIDE = 256;
 const MOST_BYTES = 40_960;
 
-/** @param {Api["Me"]} me @param {(words: string) => void} say @param {AbortSignal} signal */
+/** Returns the form by which an operator changes or removes their picture. @param {Api["Me"]} me @param {(words: string) => void} say @param {AbortSignal} signal */
 export function pictureForm(me, say, signal) {
   const note = h("div");
   const place = h("div", { class: "face-place" });

@@ -2,7 +2,7 @@
 import { ask } from "./net.js";
 import { card, joinWithDots, h, money, problem, show, t, tn } from "./parts.js";
 
-/** @param {{path: `/agents/${string}`, draft: () => any, signal: AbortSignal}} of `draft` is the config as it is typed, null while it cannot be read */
+/** Returns the node of a test conversation with an agent's unsaved config. @param {{path: `/agents/${string}`, draft: () => any, signal: AbortSignal}} of `draft` is the config as it is typed, null while it cannot be read */
 export function playground({ path, draft, signal }) {
   /** @type {{role: string, text: string}[]} */
   let said = [];

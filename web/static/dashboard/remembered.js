@@ -6,6 +6,7 @@ import { card, empty, h, problem, repaintTimes, show, skeleton, t, time, tn, ts 
 const SHOWN = 5;
 
 /**
+ * Returns the card of notes about a session's person: `node`, and `update` for a newer count.
  * @param {{session: any, me: any, say: (words: string) => void, signal: AbortSignal}} of
  */
 export function memoryCard({ session, me, say, signal }) {

@@ -4,7 +4,7 @@ import { joinWithDots, empty, h, personOf, problem, set, show, skeleton, t, time
 
 const WHO = { person: t("Person"), assistant: t("Assistant"), operator: t("Operator") };
 
-/** @param {Page} page */
+/** Draws the search of messages; the query `session` limits it to one session. @param {Page} page */
 export function searchPage({ root, say, entitle, signal }) {
   entitle(t("Search messages"));
   const session = new URLSearchParams(location.search).get("session") ?? "";

@@ -29,8 +29,9 @@ const cost = { ...one(t("Cost"), "cost_micro", "summary"), say: (/** @type {numb
 const spent = { title: t("Tokens"), say: tokens, parts: [["input_tokens", t("Uncached input"), "history"], ["cache_read_tokens", t("Cache read"), "memory"], ["cache_write_tokens", t("Cache written"), "summary"], ["output_tokens", t("Output"), "tools"]].map(([key, name, look]) => ({ name, look, of: (/** @type {any} */ step) => step[key] })),
   sum: (/** @type {Api["SeriesTotal"]} */ total) => tokens(total.input_tokens + total.cache_read_tokens + total.cache_write_tokens + total.output_tokens) };
 
+/** Panels of costs and tokens. */
 export const MONEY = [cost, spent];
-/** @type {Panel[]} */
+/** Panels of the first page. @type {Panel[]} */
 export const OVERVIEW = [
   one(t("Messages"), "messages", "history"),
   { ...one(t("People"), "people", "history"), sum: (total) => t("{count} a day", { count: number(Math.round(total.people * 10) / 10) }) },
@@ -38,7 +39,7 @@ export const OVERVIEW = [
   { title: t("Time to first token"), lines: true, say: duration, sum: (total) => duration(total.first_token_p95_ms), parts: [{ name: "p50", look: "history", of: (step) => step.first_token_p50_ms }, { name: "p95", look: "summary", of: (step) => step.first_token_p95_ms }] },
   one(t("Errors"), "errors", "crit"), ...MONEY, one(t("Summaries"), "summaries", "memory"), one(t("Hand-overs"), "handovers", "tools"),
 ];
-/** @type {Panel[]} */
+/** Panels of jobs, one for each kind: done and failed ones. @type {Panel[]} */
 export const JOBS = Object.entries(JOB_KINDS).map(([kind, title]) => ({
   title, say: number, sum: (total) => [t("Done"), t("Failed")].map((name, at) => `${name} ${number(total.jobs[kind]?.[at] ?? 0)}`).join(" · "),
   parts: [{ name: t("Done"), look: "history", of: (step) => step.jobs[kind]?.[0] ?? 0 }, { name: t("Failed"), look: "crit", of: (step) => step.jobs[kind]?.[1] ?? 0 }],

@@ -29,7 +29,7 @@ function tabOfAddress(inspects) {
 /** Returns the turn in the address `#turn-N`; undefined or "" without one. */
 const turnOfAddress = () => /^#turn-(\d{1,15})$/.exec(location.hash)?.[1] ?? "";
 
-/** @param {Page} page */
+/** Draws the page of the session `id` in tabs, and refreshes the open tab until `signal` aborts. @param {Page} page */
 export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   entitle(t("Session"));
   const path = /** @type {const} */ (`/sessions/${id}`);

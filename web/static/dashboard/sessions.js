@@ -15,7 +15,7 @@ const NARROWING = ["q", "channel", "state", "min_pct", "agent", "site", "from", 
 const VIEW = [...NARROWING, "sort", "limit"];
 const FILTERS = [...VIEW, "cursor"];
 
-/** @param {Page} page */
+/** Draws the list of sessions and refreshes it until `signal` aborts. @param {Page} page */
 export function sessionsPage({ root, me, say, go, entitle, signal }) {
   entitle(t("Sessions"));
   const params = new URLSearchParams(location.search);

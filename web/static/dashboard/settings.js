@@ -8,7 +8,7 @@ import { settingsForm } from "./settings_form.js";
 const FROM = { environment: t("environment"), file: ".env", default: t("default"), start: t("auto-detected"), stored: t("this page") };
 const COLUMNS = [{ label: t("Setting") }, { label: t("Value") }, { label: t("Set by") }, { label: t("Default") }, { label: t("Meaning") }];
 
-/** @param {Page} page */
+/** Draws the forms of settings in tabs; the query `section` names the form to open. @param {Page} page */
 export function settingsPage({ root, go, me, say, entitle, signal }) {
   entitle(t("Settings"));
   const params = new URLSearchParams(location.search);

@@ -6,7 +6,7 @@ import { t } from "./i18n.js";
  * @typedef {import("./form_fields.js").Field} Field
  * @typedef {{id: string, name: string, help: string, fields: Field[], rare?: Field[], test?: "model" | "voice" | "speech" | "pictures" | "recall" | "telegram" | "alerts" | "backups", more?: [string, string]}} Section `more` is an address and where it leads
  */
-/** @type {Section[]} */
+/** Forms of the settings page; `test` names the test button's check, if a form has one. @type {Section[]} */
 export const SECTIONS = [
   { id: "model", name: t("Model"), help: t("The model that answers. A key is enough; without a key or an address, the built-in demo answers."), test: "model", ...FIELDS.model },
   { id: "telegram", name: "Telegram", help: t("Write /newbot to @BotFather in Telegram, and enter the token that it gives you."), test: "telegram", more: ["/dashboard/pairing", t("Access requests")], ...FIELDS.telegram },

@@ -22,6 +22,7 @@ const AGAIN_MS = 1000;
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /**
+ * Returns the form of one section of settings; text that was typed but not saved is kept.
  * @param {import("./settings_fields.js").Section} section
  * @param {{now: () => any, took: (answer: any) => void, may: boolean, who: string, say: (words: string) => void, signal: AbortSignal}} page `now` is the newest answer of the server, `took` hears of a newer one
  */

@@ -6,6 +6,7 @@ import { h, set, show, t } from "./parts.js";
 export const PROVIDERS = [["Anthropic", "messages", ""], ["OpenAI", "openai", ""], ["OpenRouter", "openai", "https://openrouter.ai/api/v1"], ["Google Gemini", "openai", "https://generativelanguage.googleapis.com/v1beta/openai"],
   ["Mistral", "openai", "https://api.mistral.ai/v1"], ["DeepSeek", "openai", "https://api.deepseek.com/v1"], ["Groq", "openai", "https://api.groq.com/openai/v1"], ["xAI", "openai", "https://api.x.ai/v1"], ["Moonshot AI", "openai", "https://api.moonshot.ai/v1"],
   ["Ollama", "messages", "http://127.0.0.1:11434"], ["LM Studio", "openai", "http://127.0.0.1:1234/v1"], ["llama.cpp", "openai", "http://127.0.0.1:8080/v1"], ["vLLM", "openai", "http://127.0.0.1:8000/v1"]];
+/** Base URL of OpenAI's own server. */
 export const OPENAI = "https://api.openai.com/v1";
 const CARDS = ["Anthropic", "OpenAI", "Google Gemini", "Mistral", "DeepSeek", "OpenRouter", "Ollama", "LM Studio"];
 const OTHER = "other";
@@ -18,7 +19,7 @@ const MODEL = "EVERTALK_MODEL";
  * @typedef {{node: HTMLElement, text: () => string, kept: () => boolean, stored: () => string, locked: () => boolean, put: (text: string | null) => void, rename: (label: string) => void, explain: (help: string) => void}} Field
  */
 
-/** @param {(name: string) => Field} fieldOf @param {boolean} may @param {AbortSignal} signal */
+/** Returns the cards of providers, of which one is chosen; a choice types into the fields that `fieldOf` finds. @param {(name: string) => Field} fieldOf @param {boolean} may @param {AbortSignal} signal */
 export function providerCards(fieldOf, may, signal) {
   const models = h("datalist", { id: "chat-models" });
   let listed = "";

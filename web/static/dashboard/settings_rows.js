@@ -56,6 +56,7 @@ let count = 0;
 export const secretsOf = (kind) => SECRETS[/** @type {"models" | "bots"} */ (kind)] ?? "";
 
 /**
+ * Returns the field of a setting that is a list of models or bots, with controls for each entry.
  * @param {Api["Setting"]} row @param {string} label @param {boolean} may
  * @param {{typed: Map<string, string | null>, rowOf: (name: string) => any, changes: () => Record<string, string | null>, signal: AbortSignal}} form
  */

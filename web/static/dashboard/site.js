@@ -12,7 +12,7 @@ const words = (most) => line({ maxlength: most, dir: "auto", spellcheck: null })
 /** @param {number} most */
 const long = (most) => area({ maxlength: most, rows: 2 });
 
-/** @param {Page} page */
+/** Draws the page of the site `id`: its form, snippet, secrets and preview. @param {Page} page */
 export function sitePage({ root, id: name, me, say, entitle, signal }) {
   entitle(name);
   const path = /** @type {const} */ (`/sites/${encodeURIComponent(name)}`);

@@ -4,7 +4,7 @@ import { listPage, maker } from "./lists.js";
 
 const COLUMNS = [{ label: t("Site") }, { label: t("Agent") }, { label: t("Audience") }, { label: t("Sign-in") }, { label: t("Origins") }, { label: t("Visitors"), num: true }];
 
-/** @param {Page} page */
+/** Draws the list of sites, with a form for a new one. @param {Page} page */
 export function sitesPage(page) {
   page.entitle(t("Sites"));
   listPage(page, {

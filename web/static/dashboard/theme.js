@@ -24,7 +24,7 @@ function keep(theme) {
   try { theme === "auto" ? localStorage.removeItem(KEY) : localStorage.setItem(KEY, theme); } catch { /* for this tab only */ }
 }
 
-/** @param {(words: string) => void} say */
+/** Returns the button that changes the theme to the next one and keeps the choice in this browser. @param {(words: string) => void} say */
 export function themeButton(say) {
   let theme = chosenTheme();
   const words = h("span", { class: "muted" }, WORDS[theme]);

@@ -63,7 +63,7 @@ function blockOf(block, message) {
   return h("p", { class: "muted" }, t("A part of kind {kind}", { kind: block.type }));
 }
 
-/** @param {Api["Line"] & {judged?: any}} message @param {Looks} [looks] */
+/** Returns the list item of one message: author, time, marks, and its blocks. @param {Api["Line"] & {judged?: any}} message @param {Looks} [looks] */
 export function messageNode(message, { isPlain = false } = {}) {
   const state = STATES[/** @type {keyof typeof STATES} */ (message.turn_state)];
   return h("li", { class: `message ${message.author}`, data: { seq: message.seq, turn: message.turn } },

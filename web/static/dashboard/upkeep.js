@@ -36,6 +36,7 @@ function renderForecast(found, what) {
 const pair = (name, words) => h("div", null, h("dt", null, name), h("dd", null, words));
 
 /**
+ * Returns the buttons "Summarise now" and "Save memory now"; null if the operator may not run commands or inspect.
  * @param {{path: `/sessions/${string}`, me: Api["Me"], say: (words: string) => void, signal: AbortSignal, reload: () => void, running: () => any, chosen: () => Choice | null}} of
  */
 export function upkeepButtons({ path, me, say, signal, reload, running, chosen }) {

@@ -20,6 +20,7 @@ function read(key, names) {
 const queryOf = (params, names) => new URLSearchParams(names.flatMap((name) => params.get(name) ? [[name, /** @type {string} */ (params.get(name))]] : [])).toString();
 
 /**
+ * Returns the row of named views of a list, which can be added, opened and removed.
  * @param {{of: string, path: string, names: string[], params: URLSearchParams, say: (words: string) => void, signal: AbortSignal}} how
  *   `of` is the list and whose views they are
  */

@@ -42,13 +42,13 @@ function watcher({ look, topic, seenMs, hiddenMs }) {
   return { plan, run };
 }
 
-/** @param {(count: number) => void} tell */
+/** Keeps the number of unseen alerts fresh: `tell` gets each new count, `told` takes a count that a page has received. @param {(count: number) => void} tell */
 export function watchAlerts(tell) {
   const { plan } = watcher({ look: async () => tell((await ask("/alerts?limit=1", { refresh: true })).unseen), topic: "alerts", seenMs: 15_000, hiddenMs: 0 });
   return { told(/** @type {number} counts that the page has just received */ count) { tell(count); plan(); } };
 }
 
-/** @param {Api["Me"]} me @param {(count: number) => void} tell */
+/** Keeps the number of waiting people fresh: `tell` gets each new count, `told` takes hand-overs that a page has received. @param {Api["Me"]} me @param {(count: number) => void} tell */
 export function watchWaiting(me, tell) {
   /** @param {Api["Listed"][]} handovers */
   const count = (handovers) => tell(handovers.filter((one) => needsAttention(one, me)).length);

@@ -1,11 +1,12 @@
 /** Formats numbers and times for people; an unknown value is a dash, never a zero. */
 
+/** Sign for an unknown value. */
 export const DASH = "–";
 /** The locale of a page that has one language throughout; undefined elsewhere. @type {string | undefined} */
 export let spoken;
-/** @param {string} locale */
+/** Sets the locale in which the whole page formats numbers and times. @param {string} locale */
 export function speak(locale) { spoken = locale; }
-/** @param {any} value */
+/** Returns whether a value is unknown: null, undefined, empty, or no number. @param {any} value */
 export const isMissing = (value) => value === null || value === undefined || value === "" || Number.isNaN(Number(value));
 
 /**
@@ -31,6 +32,7 @@ export function tokens(value) {
 
 /** Returns a number with at most `digits` decimals, in English where `spoken` is not set. @param {number} value @param {number} [digits] @param {Intl.NumberFormatOptions} [how] */
 export const short = (value, digits = 1, how = {}) => value.toLocaleString(spoken ?? "en", { maximumFractionDigits: digits, ...how });
+/** Returns whether numbers are formatted in English, also if no locale is set. */
 export const english = () => !spoken || /^en\b/.test(spoken);
 
 /**

@@ -12,7 +12,7 @@ export async function find(scope) {
 /** Asks for the permission to notify and returns whether it was granted; call it only when a button was pressed. */
 export const permit = async () => await Notification.requestPermission() === "granted";
 
-/** @param {string} root where the server's pages begin @param {string} scope @param {string} key of the server @returns {Promise<PushSubscription>} */
+/** Registers the service worker and subscribes this browser; a subscription under an older key is replaced. Rejects if the browser refuses. @param {string} root where the server's pages begin @param {string} scope @param {string} key of the server @returns {Promise<PushSubscription>} */
 export async function subscribe(root, scope, key) {
   const registration = await navigator.serviceWorker.register(trustedScriptUrl(new URL("push.js", root).href), { scope });
   await waitUntilActive(registration);

@@ -57,7 +57,7 @@ async function redraw(blob, most) {
   return canvas;
 }
 
-/** @param {Chat} chat */
+/** Returns the files of a chat's composer: adds, uploads, keeps and sends them, and draws those of messages. @param {Chat} chat */
 export function createAttachments(chat) {
   /** @type {Chip[]} */
   let chips = [];

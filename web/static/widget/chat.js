@@ -30,6 +30,7 @@ const toast = once(() => import("./toast.js"));
  * @property {import("./storage.js").Store} store
  */
 
+/** The open chat of one visitor: conversation, connection and screen. */
 export class Chat {
   /** @param {Options} options */
   constructor(options) {
@@ -73,6 +74,7 @@ export class Chat {
     this.paint();
   }
 
+  /** Builds the nodes of the panel; draws no message yet. */
   build() {
     const { options } = this;
     this.gauge = gauge({
@@ -118,10 +120,12 @@ export class Chat {
 
   /* ---- connection ---- */
 
+  /** Opens the connection, unless the server refused this visitor or page. */
   start() {
     if (!this.denied && !this.barred) this.net.start();
   }
 
+  /** Returns the first frame of a connection, with the visitor's token and the last event number. */
   hello() {
     const token = this.options.page ? "" : this.store.get("token");
     return {
@@ -146,7 +150,7 @@ export class Chat {
     this.draw();
   }
 
-  /** @param {any} frame @param {boolean} joined whether it opens a new socket */
+  /** Handles one frame of the server. @param {any} frame @param {boolean} joined whether it opens a new socket */
   frame(frame, joined) {
     if (frame?.t === "welcome") {
       const { identified: who = "" } = frame;
@@ -188,22 +192,22 @@ export class Chat {
     if (frame?.t === "compaction" && frame.state === "done" && !frame.replaces) this.say(t("summarised"));
   }
 
-  /** @param {(acts: typeof import("./acts.js")) => void} then */
+  /** Loads the buttons next to messages and passes that module to `then`; says so if the load fails. @param {(acts: typeof import("./acts.js")) => void} then */
   acts(then) {
     return acts().then((one) => (then(one), true), () => this.say(t("lost")));
   }
 
-  /** @param {(menu: typeof import("./menu.js")) => void} then */
+  /** Loads the menu and passes that module to `then`; says so if the load fails. @param {(menu: typeof import("./menu.js")) => void} then */
   menu(then) {
     import("./menu.js").then(then, () => this.say(t("lost")));
   }
 
-  /** @param {(sheet: typeof import("./sheet.js")) => void} then */
+  /** Loads the sheet and passes that module to `then`; says so if the load fails. @param {(sheet: typeof import("./sheet.js")) => void} then */
   later(then) {
     import("./sheet.js").then(then, () => this.say(t("lost")));
   }
 
-  /** @param {(attached: import("./attach.js").Attachments) => void} run */
+  /** Loads the part for files and passes the composer's files to `run`; says so if the load fails. @param {(attached: import("./attach.js").Attachments) => void} run */
   attach(run) {
     attach().then((one) => run((this.files ??= one.createAttachments(this))), () => this.say(t("lost")));
   }
@@ -217,7 +221,7 @@ export class Chat {
     this.attach((attached) => (event.type === "dragover" ? attached.over(true) : attached.add(files)));
   }
 
-  /** @param {any} frame */
+  /** Shows an error of the server: at its message, which is kept with the reason, else as a warning. @param {any} frame */
   refused(frame) {
     this.denied = /^identity/.test(frame.code);
     const item = frame.cid && this.chat.byCid(frame.cid);
@@ -240,12 +244,12 @@ export class Chat {
     this.files?.go();
   }
 
-  /** @param {any} item */
+  /** Sends a message and notes the time; without a connection the message waits for the next one. @param {any} item */
   transmit(item) {
     if (this.net.send({ t: "msg", cid: item.cid, text: item.text, attachments: item.attachments?.map((/** @type {any} */ one) => one.id) })) item.sentAt = Date.now();
   }
 
-  /** @param {number} [turn] that only a piece is missing of */
+  /** Requests what is missing, at most every two seconds: the text of `turn`, else everything by a new connection. @param {number} [turn] that only a piece is missing of */
   resync(turn) {
     if (Date.now() - this.resynced < 2000) return;
     this.resynced = Date.now();
@@ -253,6 +257,7 @@ export class Chat {
     else setTimeout(() => this.net.resync());
   }
 
+  /** Drops the visitor's token after the server refused it; returns whether another attempt without it makes sense. */
   forget() {
     if (this.denied) return false;
     const had = Boolean(this.store.get("token")) && !this.tokenDropped;
@@ -262,7 +267,7 @@ export class Chat {
     return had;
   }
 
-  /** @param {string} status */
+  /** Shows the state of the connection; a short interruption shows nothing. @param {string} status */
   show(status) {
     const before = this.status;
     // repeated attempts without network, or a change to a better connection, need no second line
@@ -281,18 +286,19 @@ export class Chat {
 
   /* ---- what the person does ---- */
 
+  /** Returns the commands that the server offers this visitor. */
   commands() {
     return this.chat.settings.commands ?? [];
   }
 
-  /** @param {string} text @returns {boolean} */
+  /** Sends a text as a command, with waiting files, or as a message; returns whether the composer may be emptied. @param {string} text @returns {boolean} */
   send(text) {
     const command = asCommand(text, this.commands());
     if (command) return this.command(command.name, command.args);
     return this.files?.count() ? this.files.send(text) : this.post(text);
   }
 
-  /** @param {string} text @param {any[]} [attachments] */
+  /** Stores a message in this browser, shows it, and sends it; always returns true. @param {string} text @param {any[]} [attachments] */
   post(text, attachments) {
     const entry = { cid: newId(), text, at: new Date().toISOString(), order: ++this.order, attachments };
     this.store.keep(entry);
@@ -322,11 +328,12 @@ export class Chat {
     return true;
   }
 
+  /** Asks the server to stop the running answer; does nothing if none runs. */
   stop() {
     if (this.chat.run) this.net.send({ t: "stop", mid: `t${this.chat.run.turn}` });
   }
 
-  /** @param {string} cid */
+  /** Sends a failed message again. A refused one gets a new id; an unconfirmed one keeps its id, so that it is stored once. @param {string} cid */
   retry(cid) {
     const item = this.chat.byCid(cid);
     if (!item) return;
@@ -338,13 +345,13 @@ export class Chat {
     this.transmit(this.chat.byCid(entry.cid));
   }
 
-  /** @param {string} cid */
+  /** Removes an unsent message from the screen and from this browser. @param {string} cid */
   discard(cid) {
     this.store.drop(cid);
     this.chat.remove(cid);
   }
 
-  /** @param {string} text @param {HTMLElement} button */
+  /** Copies a text and confirms that on the button; where a page forbids it, shows the text to copy by hand. @param {string} text @param {HTMLElement} button */
   async copy(text, button) {
     try { await navigator.clipboard.writeText(text); } catch { (await import("./rare.js")).copyByHand(this.node, text, button); }
     show(button, t("copied"));
@@ -352,7 +359,7 @@ export class Chat {
     setTimeout(() => show(button, t("copy")), 1600);
   }
 
-  /** @param {KeyboardEvent} event */
+  /** Handles keys of the panel: F6 moves between log and composer, Escape closes. @param {KeyboardEvent} event */
   key(event) {
     if (event.key === "F6") {
       event.preventDefault();
@@ -367,11 +374,13 @@ export class Chat {
 
   /* ---- screen ---- */
 
+  /** Plans a redraw for the next frame of the screen. */
   draw() {
     if (this.drawing || !this.log) return;
     this.drawing = requestAnimationFrame(() => { this.drawing = 0; this.paint(); });
   }
 
+  /** Redraws at once what has changed, and marks visible messages as read. */
   paint() {
     const { chat } = this;
     const open = chat.settings.audience !== "public";
@@ -403,7 +412,7 @@ export class Chat {
     if (count !== this.count) this.options.emit("unread", { count: this.count = count });
   }
 
-  /** @param {string} words */
+  /** Announces a text at once and shows it for six seconds in place of the connection's state. @param {string} words */
   warn(words) {
     show(this.urgent, words);
     show(this.link, words);
@@ -419,19 +428,20 @@ export class Chat {
     setTimeout(() => line.remove(), SAID_MS);
   }
 
-  /** @param {number} turn */
+  /** Announces after two seconds that the assistant answers, if that turn still runs. @param {number} turn */
   replying(turn) {
     clearTimeout(this.replyTimer);
     this.replyTimer = setTimeout(() => { if (this.chat.run?.turn === turn) this.say(t("thinking")); }, 2000);
   }
 
-  /** @param {import("./state.js").Item} item */
+  /** Announces a new answer, notice or result to screen readers and to the page. @param {import("./state.js").Item} item */
   said(item) {
     const tell = (/** @type {string} */ words) => (item.success === false ? show(this.urgent, words) : this.say(words));
     acts().then((one) => tell(one.speech(item)), () => tell(item.text ?? ""));
     if (item.kind === "msg") this.options.emit("message", { mid: item.mid, role: item.role });
   }
 
+  /** Stops timers, listeners and the connection; the draft is kept. */
   end() {
     clearInterval(this.sweeper);
     clearTimeout(this.linkTimer);

@@ -19,6 +19,7 @@ export function asCommand(text, commands) {
 }
 
 /**
+ * Returns the composer: its nodes, and functions to redraw it, keep its draft and fit its height.
  * @param {object} tools
  * @param {(text: string) => boolean} tools.send whether the text was taken
  * @param {() => void} tools.stop

@@ -7,7 +7,7 @@ const t = wordsOf("cut", english.cut);
 
 /** @typedef {import("./chat.js").Chat} Chat @typedef {import("./state.js").Item} Item */
 
-/** @param {Chat} chat @param {Item} item @param {HTMLElement} article @param {boolean} newest */
+/** Draws the note below an incomplete answer; a stopped answer gets none, and only the newest a button to continue. @param {Chat} chat @param {Item} item @param {HTMLElement} article @param {boolean} newest */
 export function noteCut(chat, item, article, newest) {
   article.querySelector(":scope > .cut")?.remove();
   if (item.stop === "cancelled") return;

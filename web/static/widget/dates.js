@@ -5,7 +5,7 @@ import { state, t } from "./sheet-parts.js";
 /** Returns a day in the form that date fields need (YYYY-MM-DD). @param {Date} day */
 const plain = (day) => [day.getFullYear(), day.getMonth() + 1, day.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
 
-/** @param {import("./sheet-parts.js").SheetTools} tools */
+/** Returns the view of the sheet that jumps to a day. @param {import("./sheet-parts.js").SheetTools} tools */
 export function dates(tools) {
   const status = h("p", { class: "state", role: "status", dir: "auto", hidden: true });
   const field = h("input", { class: "search", type: "date", id: "evt-day" });

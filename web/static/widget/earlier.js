@@ -7,7 +7,7 @@ import { state, t } from "./sheet-parts.js";
 
 /** @typedef {{session_id: string, archived_at: string, messages: {role: string, text: string, at: string}[]}} Kept */
 
-/** @param {import("./sheet-parts.js").SheetTools} tools */
+/** Returns the view of the sheet with archived conversations; `load` loads them. @param {import("./sheet-parts.js").SheetTools} tools */
 export function earlier(tools) {
   const status = h("p", { class: "state", role: "status", dir: "auto" });
   const list = h("div", { class: "kept" });

@@ -9,6 +9,7 @@ const TYPING_MS = 300;
 /** @typedef {{mid: string, here: boolean, role: string, at: string, excerpt: {text: string, hit: boolean}[]}} Hit */
 
 /**
+ * Returns the view of the sheet that searches the conversation.
  * @param {import("./sheet-parts.js").SheetTools} tools
  * @param {(hit: Hit) => void} go shows the message
  */

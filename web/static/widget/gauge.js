@@ -5,7 +5,7 @@ import { t } from "./i18n.js";
 
 const ROUND = 2 * Math.PI * 7;
 
-/** @param {any} ctx @returns {"ok" | "warning" | "critical"} */
+/** Returns how full the context is: the server's status, else "critical" above 90 percent and "warning" from 70. @param {any} ctx @returns {"ok" | "warning" | "critical"} */
 export function level(ctx) {
   if (["ok", "warning", "critical"].includes(ctx.status)) return ctx.status;
   return ctx.pct > 90 ? "critical" : ctx.pct >= 70 ? "warning" : "ok";
@@ -22,7 +22,7 @@ function sentence(ctx, pct = percent(ctx?.pct)) {
 
 /** @typedef {{compact: () => void, restart: () => void, can: (command: string) => boolean, saved: () => number}} GaugeTools */
 
-/** @param {GaugeTools} tools */
+/** Returns the gauge: its button and popover, `toggle` to open it, and `update` for newer numbers. @param {GaugeTools} tools */
 export function gauge(tools) {
   const arc = svg("circle", { class: "arc", cx: 9, cy: 9, r: 7, transform: "rotate(-90 9 9)", "stroke-dasharray": `0 ${ROUND}` });
   const label = h("span", { class: "pct", dir: "ltr" }, "–");

@@ -14,7 +14,7 @@ const LOOK = /* css */ `.rate { display: flex; flex-wrap: wrap; align-items: cen
 /** Hand-overs for which this screen has asked for a rating, and the last page that it reported. @type {WeakMap<Chat, {asked: Set<number>, page: string}>} */
 const known = new WeakMap();
 
-/** @param {Chat} chat @param {any} [frame] that changed it; without one, the chat is drawn */
+/** Shows who has the conversation and whether they write, and asks for a rating after a hand-over. @param {Chat} chat @param {any} [frame] that changed it; without one, the chat is drawn */
 export function human(chat, frame) {
   const mine = known.get(chat) ?? { asked: new Set(), page: "" };
   if (!known.has(chat)) chat.composer.input.addEventListener("input", () => tellTyping(chat));

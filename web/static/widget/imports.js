@@ -19,7 +19,7 @@ const NAMES = /** @type {Record<string, string>} */ ({ telegram: "Telegram", cha
  * @typedef {{id: string, source: string, messages: number, first_at: string | null, last_at: string | null, whole: boolean, summaries: string, summarised_percent: number, cost_micro: number}} Imported
  */
 
-/** @param {import("./sheet-parts.js").SheetTools} tools */
+/** Returns the view of the sheet that imports conversations of other programs. @param {import("./sheet-parts.js").SheetTools} tools */
 export function imports(tools) {
   const status = h("p", { class: "state", role: "status", dir: "auto" });
   const pick = h("input", { type: "file", hidden: true, accept: ".json,.zip,.txt", onchange: () => { const [file] = pick.files ?? []; pick.value = ""; if (file) void upload(file); } });

@@ -25,7 +25,7 @@ const MANY = 200;
  * @property {(at?: string) => void} dates asks which day to go to
  */
 
-/** @param {LogTools} tools */
+/** Returns the timeline: its node, `update` to redraw it, and functions to scroll. @param {LogTools} tools */
 export function timeline(tools) {
   const list = h("div", { class: "items" });
   const node = h("div", { class: "log", role: "log", "aria-live": "off", "aria-label": t("log"), tabindex: 0, onscroll: scrolled }, empty(), list);

@@ -15,6 +15,7 @@ const NARROW = "(max-width: 560px)";
  * @property {string} [starters] ways to begin, with a | between them
  */
 
+/** The chat on one page of a site: the launcher, and the panel once it is needed. */
 export class Widget {
   /** @param {Config} config */
   constructor(config) {
@@ -34,6 +35,7 @@ export class Widget {
     this.fit = () => this.measure();
   }
 
+  /** Adds the chat to the page; connects if a conversation exists, and opens the panel if the config says so. */
   async mount() {
     await speak(this.config.locale || document.documentElement.lang || navigator.language);
     this.host = h("div", { id: "evertalk", lang: spokenLang(), dir: dir(), data: { mode: this.config.page ? "page" : "widget" } });
@@ -62,6 +64,7 @@ export class Widget {
     else if (this.store.get("token") || this.store.unsent().length) (await this.load())?.start();
   }
 
+  /** Applies the stored look of the site, then loads the current one; a failed load changes nothing. */
   async ask() {
     await this.dress(this.store.get("site"));
     try {
@@ -74,6 +77,7 @@ export class Widget {
     if (look && (this.site || this.config.starters || look.starters?.length || Object.keys(look).length > 1)) (await import("./site.js")).dress(this, look);
   }
 
+  /** Adds the button that opens and closes the panel. */
   buildLauncher() {
     this.badge = h("span", { class: "badge", "aria-hidden": "true", hidden: true });
     this.launcher = h("button", { class: "launcher", part: "launcher", type: "button", "aria-expanded": "false", "aria-label": t("open"), title: t("open"), onclick: () => this.toggle() }, icon(BUBBLE, 26), this.badge);
@@ -87,7 +91,7 @@ export class Widget {
     try { this.root.showPopover(); } catch { set(this.root, { popover: null }); }
   }
 
-  /** @returns {Promise<import("./chat.js").Chat | null>} the panel, loaded on first need */
+  /** Returns the chat, loaded on first need; null if the load fails or the widget was removed. @returns {Promise<import("./chat.js").Chat | null>} the panel, loaded on first need */
   load() {
     this.loading ??= Promise.all([import("./chat.js"), import("./panel.js")]).then(([{ Chat }, { dress }]) => {
       if (!this.host) return null;
@@ -105,7 +109,7 @@ export class Widget {
     return this.loading;
   }
 
-  /** @param {boolean} [focus] */
+  /** Opens the panel and connects; `focus` moves the focus to the composer. @param {boolean} [focus] */
   async open(focus = true) {
     const chat = await this.load();
     if (!chat || !this.host) return;
@@ -126,6 +130,7 @@ export class Widget {
     this.emit("open");
   }
 
+  /** Closes the panel, except on the full page; the connection stays. */
   close() {
     if (!this.opened || this.config.page || !this.chat) return;
     this.opened = false;
@@ -138,6 +143,7 @@ export class Widget {
     this.emit("close");
   }
 
+  /** Opens the panel, or closes the open one. */
   toggle() {
     if (this.opened) this.close();
     else void this.open();
@@ -162,6 +168,7 @@ export class Widget {
     if (view) set(this.root, { vars: { "--visible": `${Math.round(view.height)}px`, "--top": `${Math.round(view.offsetTop)}px` } });
   }
 
+  /** Updates the launcher: its label, state and number of unread messages. */
   reflect() {
     set(this.root, { data: { open: String(this.opened) } });
     if (!this.launcher) return;
@@ -172,38 +179,40 @@ export class Widget {
     show(this.badge, this.unread || "");
   }
 
-  /** @param {string} name @param {any} detail */
+  /** Handles an event of the chat and passes it to the page. @param {string} name @param {any} detail */
   heard(name, detail) {
     if (name === "unread") { this.unread = this.opened ? 0 : detail.count; this.reflect(); }
     this.emit(name, detail);
   }
 
-  /** @param {string} name @param {any} [detail] */
+  /** Dispatches the event `evertalk:NAME` on the document, for scripts of the page. @param {string} name @param {any} [detail] */
   emit(name, detail = {}) {
     document.dispatchEvent(new CustomEvent(`evertalk:${name}`, { detail }));
   }
 
-  /** @param {string} theme light, dark or auto */
+  /** Sets the theme for this visit; any other word is ignored. @param {string} theme light, dark or auto */
   setTheme(theme) {
     if (["light", "dark", "auto"].includes(theme)) set(this.root, { data: { theme } });
   }
 
-  /** @param {string} text */
+  /** Sends a text as the visitor's message; an empty text is ignored. @param {string} text */
   async send(text) {
     const words = String(text ?? "").trim();
     if (words) (await this.load())?.send(words);
   }
 
-  /** @param {string | null} [identity] a signed token */
+  /** Signs a person in by a token that the site's server signed; null signs out. @param {string | null} [identity] a signed token */
   async identify(identity) {
     this.identity = String(identity ?? "");
     (await import("./site.js")).identify(this);
   }
 
+  /** Opens the dialog that moves the conversation to another browser. */
   async keep() {
     (await import("./keep.js")).unfold(this);
   }
 
+  /** Signs a person out, closes the connection, and removes all nodes of the chat. */
   async shutdown() {
     this.modal(false);
     if (this.store.get("signed")) await this.identify(null);

@@ -171,7 +171,7 @@ export async function fork(chat, item) {
 /** Shows which conversation a copy was made from, with a button that opens it. @param {Chat} chat @param {any} item @param {HTMLElement} line */
 export const forked = (chat, item, line) => show(line, h("bdi", null, t("forked"), " ", h("button", { class: "quiet", type: "button", onclick: () => enter(chat, item.card.from) }, t("fork_back"))));
 
-/** @param {Chat} chat */
+/** Starts a new conversation: at once where a person may have several, else after a question. @param {Chat} chat */
 export function begin(chat) {
   if (chat.many) return void start(chat);
   const node = question(chat, t("begin"), h("p", { class: "muted" }, t("begin_why")), h("div", { class: "row" },

@@ -8,6 +8,7 @@ const FATAL = new Set([4400, 4403]);
 /** Close code of a connection that is open but brings no more frames. */
 const MUTE = 4000;
 
+/** Connection to the server that is opened again after each interruption until `stop`. */
 export class Connection {
   /** @param {{hello: () => object, frame: (frame: any, joined: boolean) => void, status: (status: string) => void, forget: () => boolean, missed: () => void}} hooks */
   constructor(hooks) {
@@ -32,6 +33,7 @@ export class Connection {
     this.seen = () => document.visibilityState === "visible" && this.hurry();
   }
 
+  /** Opens the connection and keeps it open; further calls do nothing. */
   start() {
     if (!this.stopped) return;
     this.stopped = false;
@@ -43,6 +45,7 @@ export class Connection {
     this.open();
   }
 
+  /** Closes the connection until `start` is called again. */
   stop() {
     this.stopped = true;
     removeEventListener("online", this.wake);
@@ -52,7 +55,7 @@ export class Connection {
     this.hooks.status("closed");
   }
 
-  /** @param {object} frame */
+  /** Sends a frame; returns false without sending if there is no welcomed connection. @param {object} frame */
   send(frame) {
     if (!this.online || this.socket?.readyState !== WebSocket.OPEN) return false;
     this.socket.send(JSON.stringify(frame));
@@ -65,12 +68,13 @@ export class Connection {
     this.open();
   }
 
-  /** @param {string} name @param {() => void} [run] @param {number} [ms] */
+  /** Sets the timer `name`, which replaces the former one; without `run` it is only cleared. @param {string} name @param {() => void} [run] @param {number} [ms] */
   timer(name, run, ms = 0) {
     clearTimeout(this.timers[name]);
     if (run) this.timers[name] = setTimeout(run, ms);
   }
 
+  /** Opens a socket unless there is one; the transport follows from `misses`. */
   open() {
     if (this.stopped || this.socket) return;
     this.timer("retry");
@@ -82,7 +86,7 @@ export class Connection {
     this.timer("soon", () => this.bring().then((one) => one?.descend(this)), SOON_MS);
   }
 
-  /** @param {any} socket */
+  /** Makes a socket the current one; events of former sockets are ignored. @param {any} socket */
   hold(socket) {
     this.socket = socket;
     socket.onmessage = (/** @type {any} */ event) => { if (this.socket === socket) this.read(event.data); };
@@ -94,7 +98,7 @@ export class Connection {
     return import("./sse.js").then((one) => (this.other = one), () => null);
   }
 
-  /** @param {any} data */
+  /** Handles one received text: pongs are dropped, other frames are passed to the hook `frame`. @param {any} data */
   read(data) {
     this.heard = Date.now();
     let frame;
@@ -106,7 +110,7 @@ export class Connection {
     this.hooks.frame(frame, joined);
   }
 
-  /** @param {any} frame */
+  /** Marks the connection as online after a welcome, and starts heartbeats. @param {any} frame */
   greeted(frame) {
     this.timer("hello");
     this.timer("soon");
@@ -129,7 +133,7 @@ export class Connection {
     }, this.heartbeat);
   }
 
-  /** @param {boolean} [meant] no failure of the line */
+  /** Closes the current socket and clears all timers. @param {boolean} [meant] no failure of the line */
   close(meant = false) {
     const { socket } = this;
     if (socket && !this.online && !meant && ++this.misses === 1) { this.hooks.missed(); void this.bring(); }
@@ -139,6 +143,7 @@ export class Connection {
     shut(socket);
   }
 
+  /** Gives up the current socket after a failure, and plans the next attempt. */
   drop() {
     this.close();
     if (this.stopped) return;
@@ -151,7 +156,7 @@ export class Connection {
     this.hooks.status(navigator.onLine === false ? "offline" : "reconnecting");
   }
 
-  /** @param {number} code */
+  /** Handles the end of a socket: plans the next attempt, or stops if the close code is final. @param {number} code */
   lost(code) {
     // A refusal by the server is no fault of the connection.
     this.close(code > MUTE);
@@ -165,13 +170,14 @@ export class Connection {
     this.later(code === 4429 ? 15_000 : this.hint);
   }
 
-  /** @param {number} least */
+  /** Plans the next attempt after `least` milliseconds and a random wait that grows with each failure to 30 seconds. @param {number} least */
   later(least) {
     const wait = least + Math.random() * Math.min(30_000, 500 * 2 ** this.failures);
     this.failures = Math.min(this.failures + 1, 10);
     this.timer("retry", () => this.open(), wait);
   }
 
+  /** Opens the connection at once if there is none, else checks by a ping that the socket still works. */
   hurry() {
     if (this.stopped) return;
     if (!this.socket) return this.open();

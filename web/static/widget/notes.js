@@ -5,6 +5,7 @@ import { state, t } from "./sheet-parts.js";
 import { history } from "./versions.js";
 
 const PATH = "api/v1/memory";
+/** Maximum characters of a note. */
 export const MOST_CHARS = 600;
 const KINDS = new Set(["profile", "preference", "fact", "decision", "event", "plan", "relation", "instruction"]);
 
@@ -13,12 +14,12 @@ const KINDS = new Set(["profile", "preference", "fact", "decision", "event", "pl
  * @typedef {{node: HTMLElement, update: (note: Note) => void, leave: () => boolean, focus: () => void}} Row
  */
 
-/** @param {string} moment */
+/** Returns the day of a moment in the visitor's language. @param {string} moment */
 export const day = (moment) => new Date(moment).toLocaleDateString(tongue(), { dateStyle: "medium" });
-/** @param {string} text */
+/** Returns a text shortened to 60 characters, for labels. @param {string} text */
 export const short = (text) => (text.length > 60 ? `${text.slice(0, 59)}…` : text);
 
-/** @param {import("./sheet-parts.js").SheetTools} tools */
+/** Returns the view of the sheet with the person's notes. @param {import("./sheet-parts.js").SheetTools} tools */
 export function notes(tools) {
   const search = h("input", { class: "search", type: "search", "aria-label": t("search"), placeholder: t("search"), maxlength: 300, dir: "auto", autocomplete: "off", oninput: () => later(250) });
   const status = h("p", { class: "state", role: "status", dir: "auto" });

@@ -12,7 +12,7 @@ const LOOK = /* css */ `
 .opinion { scroll-margin: 16px; display: grid; gap: 8px; margin-top: 6px; } .opinion textarea { height: auto; padding: 8px 10px; border: 1px solid var(--line); border-radius: var(--radius-s); background: var(--soft); resize: vertical; } .opinion textarea:focus-visible { outline: 2px solid var(--accent); outline-offset: -1px; }
 `;
 
-/** @param {import("./chat.js").Chat} chat @param {import("./state.js").Item} item @param {HTMLElement} article */
+/** Draws a form for the reason of a thumb down below the answer; the text is sent only if the person writes one. @param {import("./chat.js").Chat} chat @param {import("./state.js").Item} item @param {HTMLElement} article */
 export function rate(chat, item, article) {
   adopt(chat.node, LOOK);
   article.querySelector(".opinion")?.remove();

@@ -100,7 +100,7 @@ textarea:focus-visible { outline: none; } .root[dir="rtl"] textarea:placeholder-
 }
 `;
 
-/** @param {ShadowRoot} shadow the root that the panel will stand in */
+/** Adds the styles of the open chat to the shadow root. @param {ShadowRoot} shadow the root that the panel will stand in */
 export function dress(shadow) {
   shadow.adoptedStyleSheets.push(sheet(PANEL));
 }

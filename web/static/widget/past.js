@@ -110,7 +110,7 @@ function insert(chat, page) {
 
 /* ---- what is drawn of it ---- */
 
-/** @param {PastTools} tools */
+/** Returns the part that loads earlier messages as the reader scrolls: what to draw, and functions to find and show a message. @param {PastTools} tools */
 export function past(tools) {
   const { chat, node, list, views } = tools;
   const above = h("div", { class: "space", "aria-hidden": "true" });

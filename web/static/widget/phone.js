@@ -1,6 +1,6 @@
 /** Keeps Tab within the panel on a small screen, where the page behind it cannot be seen. */
 
-/** @param {import("./main.js").Widget} widget */
+/** Makes Tab wrap around within the open panel; replaces an earlier handler. @param {import("./main.js").Widget} widget */
 export function stay(widget) {
   const node = widget.chat?.node;
   if (!node || !widget.opened) return;

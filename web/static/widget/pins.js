@@ -2,7 +2,7 @@
 import { h, show } from "../shared/h.js";
 import { state, t } from "./sheet-parts.js";
 
-/** @param {import("./sheet-parts.js").SheetTools} tools */
+/** Returns the view of the sheet with pinned messages; `load` draws them. @param {import("./sheet-parts.js").SheetTools} tools */
 export function pinned(tools) {
   const status = h("p", { class: "state", role: "status", dir: "auto" });
   const list = h("ul", { class: "found pins" });

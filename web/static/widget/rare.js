@@ -40,7 +40,7 @@ export async function earlierPage(chat, query) {
   return (await ask(chat, `api/v1/sessions/${encodeURIComponent(chat.chat.session)}/history?${query}`)).json();
 }
 
-/** @param {Chat} chat @param {string} id @param {string} [before] the message that the page ends before */
+/** Loads one page of the messages that the summary `id` replaces. @param {Chat} chat @param {string} id @param {string} [before] the message that the page ends before */
 export async function originals(chat, id, before = "") {
   const answer = await ask(chat, `api/v1/compactions/${encodeURIComponent(id)}/messages?limit=100${before && `&before=${before}`}`);
   return answer.json();
@@ -79,7 +79,7 @@ export function copyByHand(near, text, button) {
 /** @param {string} role */
 const speaker = (role) => t({ person: "you", assistant: "assistant", notice: "notice" }[role] ?? "unknown_role");
 
-/** @param {HTMLElement} pane @param {any} card @param {import("./card.js").CardTools} tools */
+/** Loads the original messages of a card into its pane, once. @param {HTMLElement} pane @param {any} card @param {import("./card.js").CardTools} tools */
 export async function fillOriginal(pane, card, tools) {
   if (pane.dataset.state === "full") return;
   await leaf(pane, card, tools, [""]);

@@ -29,7 +29,7 @@ const SHARE_LOOK = /* css */ `
 @media (forced-colors: active) { .popover { border: 1px solid; } .part, .dot { forced-color-adjust: none; } }
 `;
 
-/** @param {HTMLElement} popover @param {any} ctx @param {string} sentence @param {import("./gauge.js").GaugeTools} tools @param {() => void} close */
+/** Draws the popover of the gauge: the parts of the context, the next summary, and its buttons. @param {HTMLElement} popover @param {any} ctx @param {string} sentence @param {import("./gauge.js").GaugeTools} tools @param {() => void} close */
 export function explain(popover, ctx, sentence, tools, close) {
   adopt(popover, SHARE_LOOK);
   const parts = ctx?.parts ?? {};

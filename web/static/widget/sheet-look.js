@@ -1,5 +1,6 @@
 /** Styles of the sheet, loaded with the sheet. */
 
+/** Style rules of the sheet and its views. */
 export const SHEET_LOOK = /* css */ `
 .sheet { position: absolute; inset: 0; z-index: 4; display: flex; flex-direction: column; background: var(--card); }
 .sheet h2:focus-visible { outline-offset: 4px; border-radius: 3px; }

@@ -3,6 +3,7 @@ import english from "../locales/en/chat_parts.json" with { type: "json" };
 import { h, set, show } from "../shared/h.js";
 import { wordsOf } from "./words.js";
 
+/** Returns a text of the sheet. */
 export const t = wordsOf("sheet", english.sheet);
 
 /**

@@ -25,6 +25,7 @@ function hint(args) {
 }
 
 /**
+ * Returns the list of commands: `update` after each input, and `key`, which handles keys; `complete` gets the chosen command.
  * @param {HTMLElement} list
  * @param {HTMLTextAreaElement} input
  * @param {() => Command[]} commands

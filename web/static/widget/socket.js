@@ -1,5 +1,6 @@
 /** The address of the WebSocket, and how to close it. */
 
+/** Returns the address of the server's WebSocket, which lies next to this script's folder. */
 export function socketUrl() {
   const url = new URL("../../ws", import.meta.url);
   url.protocol = url.protocol.replace("http", "ws");

@@ -39,7 +39,7 @@ export class Line {
     queueMicrotask(() => { if (!this.readyState) { this.readyState = 1; this.onopen(); } });
   }
 
-  /** @param {string} text */
+  /** Sends a frame as a WebSocket would: the hello opens the stream, other frames are queued. @param {string} text */
   send(text) {
     const frame = JSON.parse(text);
     if (frame.t === "hello") return void this.begin(frame);
@@ -47,7 +47,7 @@ export class Line {
     void this.pump();
   }
 
-  /** @param {any} hello */
+  /** Sends the hello by a request, and listens to the stream that the answer names. @param {any} hello */
   async begin(hello) {
     this.hello = hello;
     const answer = await this.ask("", hello);
@@ -58,7 +58,7 @@ export class Line {
     this.listen(answer);
   }
 
-  /** @param {any} answer */
+  /** Opens the event stream with the ticket of the answer. @param {any} answer */
   listen(answer) {
     const source = this.source = new EventSource(`${this.base}?ticket=${encodeURIComponent(answer.ticket)}`);
     source.onmessage = (event) => this.take(JSON.parse(event.data));
@@ -67,7 +67,7 @@ export class Line {
     source.onerror = () => this.end(1006);
   }
 
-  /** @param {any} frame */
+  /** Handles a frame of the stream, which also shows that the stream works. @param {any} frame */
   take(frame) {
     this.heard = Date.now();
     if (frame.t === "welcome") {
@@ -77,7 +77,7 @@ export class Line {
     this.say(frame);
   }
 
-  /** @param {any} frame */
+  /** Passes a frame to `onmessage` unless the line has ended. @param {any} frame */
   say(frame) {
     if (this.readyState === 1) this.onmessage({ data: JSON.stringify(frame) });
   }
@@ -101,7 +101,7 @@ export class Line {
     }
   }
 
-  /** @param {string} path @param {object} body @returns {Promise<any>} null when this line is over */
+  /** Sends a request by POST; a failure ends the line. @param {string} path @param {object} body @returns {Promise<any>} null when this line is over */
   async ask(path, body) {
     const answer = await this.call(path, 20, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
     if (!answer.failed) return answer;
@@ -109,7 +109,7 @@ export class Line {
     return null;
   }
 
-  /** @param {string} path @param {number} seconds @param {any} [how] @returns {Promise<any>} what was answered, or as `failed` the code of a socket that would break so */
+  /** Sends a request and returns its answer; never rejects. @param {string} path @param {number} seconds @param {any} [how] @returns {Promise<any>} what was answered, or as `failed` the code of a socket that would break so */
   async call(path, seconds, how = {}) {
     try {
       const response = await fetch(this.base + path, {
@@ -124,11 +124,12 @@ export class Line {
     } catch { return { failed: 1006 }; }
   }
 
+  /** Ends the line with the code 1000, as a WebSocket does. */
   close() {
     this.end(1000);
   }
 
-  /** @param {number} code */
+  /** Ends the line with a close code; further calls do nothing. @param {number} code */
   end(code) {
     if (this.readyState === 3) return;
     this.readyState = 3;

@@ -22,6 +22,7 @@ const RUNNING = new Set(["started", "tool"]);
 /** Milliseconds for which a confirmed message can be sent again under its id, if the server has lost it. */
 const AGAIN_MS = 600_000;
 
+/** The conversation as one screen shows it: items in order, and what runs at this moment. */
 export class Conversation {
   /** @param {{changed: () => void, said: (item: Item) => void, gap: (turn?: number) => void}} hooks */
   constructor(hooks) {
@@ -40,6 +41,7 @@ export class Conversation {
     this.clear();
   }
 
+  /** Forgets all items and states, as before the first welcome; `settings` stay. */
   clear() {
     this.last = 0;
     this.session = "";
@@ -65,7 +67,7 @@ export class Conversation {
     this.handover = null;
   }
 
-  /** @param {any} frame */
+  /** Handles a frame of the server and reports the change; anything else is ignored. @param {any} frame */
   take(frame) {
     if (!frame || typeof frame.t !== "string") return;
     if (frame.t === "welcome") this.welcome(frame);
@@ -76,7 +78,7 @@ export class Conversation {
 
   /* ---- snapshots ---- */
 
-  /** @param {any} frame */
+  /** Applies the server's welcome: adds missed events to a resumed conversation; replaces any other, but keeps unsent messages. @param {any} frame */
   welcome(frame) {
     const unsent = this.items.filter((item) => item.status === "sending" || item.status === "failed");
     const commands = this.items.filter((item) => item.kind === "result" && (item.pending || item.broken));
@@ -119,7 +121,7 @@ export class Conversation {
 
   /* ---- durable events ---- */
 
-  /** @param {any} event @param {boolean} live @param {boolean} [backlog] */
+  /** Applies an event of the log, in order and once; after a gap it calls the hook `gap` instead. A `live` event is announced. @param {any} event @param {boolean} live @param {boolean} [backlog] */
   durable(event, live, backlog = false) {
     if (event.event_seq <= this.last) return;
     if (!backlog && event.event_seq > this.last + 1 && this.last > 0 && this.gaps < 2) {
@@ -160,7 +162,7 @@ export class Conversation {
     this.pinned.clear();
   }
 
-  /** @param {any} event @param {boolean} live */
+  /** Adds or updates a message; an answer takes the place of its draft and of the answer that it replaces. @param {any} event @param {boolean} live */
   message(event, live) {
     const answer = event.role === "assistant";
     const known = this.items.find((item) => (event.cid && item.cid === event.cid) || item.mid === event.mid ||
@@ -194,7 +196,7 @@ export class Conversation {
     if (live && event.role !== "person") this.hooks.said(item);
   }
 
-  /** @param {any} event */
+  /** Adds, updates or removes the card of a summary; the public audience sees none. @param {any} event */
   compaction(event) {
     const key = `c${event.id}`;
     if (event.replaces) this.items = this.items.filter((item) => item.key !== `c${event.replaces}`);
@@ -258,7 +260,7 @@ export class Conversation {
     return cards.reduce((newest, card) => (!newest || card.event_seq > newest.event_seq ? card : newest), null);
   }
 
-  /** @param {any} event */
+  /** Shows the result of a command, unless a handler in `silent` takes it. @param {any} event */
   result(event) {
     if (this.heard(event)) return;
     const known = this.items.find((item) => item.kind === "result" && item.cid === event.cid);
@@ -280,7 +282,7 @@ export class Conversation {
     if (pending) this.hooks.said(item);
   }
 
-  /** @param {any} frame @returns {boolean} */
+  /** Passes a frame to the handler of its client id, once; returns whether there was one. @param {any} frame @returns {boolean} */
   heard(frame) {
     const hear = this.silent.get(frame.cid);
     this.silent.delete(frame.cid);
@@ -288,7 +290,7 @@ export class Conversation {
     return Boolean(hear);
   }
 
-  /** @param {any} event */
+  /** Marks a message as pinned or unpinned. @param {any} event */
   pin(event) {
     if (event.pinned) this.pinned.add(event.mid);
     else this.pinned.delete(event.mid);
@@ -296,11 +298,12 @@ export class Conversation {
     if (item) item.rev++;
   }
 
-  /** @param {{mid?: string, turn?: number, value: number}} event */
+  /** Stores the person's opinion of an answer: 1, -1, or 0 for none. @param {{mid?: string, turn?: number, value: number}} event */
   judged({ mid, turn, value }) {
     for (const item of this.items) if (item.role === "assistant" && (item.mid === mid || item.turn === turn)) this.change(item, { feedback: value });
   }
 
+  /** Returns the number of loaded messages of others after the last read event. */
   unread() {
     let count = 0;
     for (const item of this.items) if (item.kind === "msg" && item.role !== "person" && (item.seq ?? 0) > this.read) count++;
@@ -309,7 +312,7 @@ export class Conversation {
 
   /* ---- what passes ---- */
 
-  /** @param {any} frame */
+  /** Applies a frame that is not in the log, such as progress or a piece of an answer. @param {any} frame */
   ephemeral(frame) {
     if (frame.t === "ack") this.ack(frame);
     else if (frame.t === "error") this.error(frame);
@@ -323,7 +326,7 @@ export class Conversation {
     else if (frame.t === "command.result") this.result(frame);
   }
 
-  /** @param {any} frame */
+  /** Marks a message as stored by the server. @param {any} frame */
   ack(frame) {
     const item = this.byCid(frame.cid);
     if ((frame.mid && this.heard(frame)) || !item || item.kind !== "msg") return;
@@ -332,7 +335,7 @@ export class Conversation {
     if (first) this.change(item, { queued: this.busyWithout(null) });
   }
 
-  /** @param {any} frame */
+  /** Marks the message or command of an error as failed; other errors are ignored here. @param {any} frame */
   error(frame) {
     if (this.heard(frame)) return;
     const item = frame.cid ? this.byCid(frame.cid) : null;
@@ -343,7 +346,7 @@ export class Conversation {
     }
   }
 
-  /** @param {any} frame */
+  /** Adds a piece to the draft of an answer; if an earlier piece is missing, calls the hook `gap`. @param {any} frame */
   delta(frame) {
     const text = String(frame.text ?? "");
     const item = this.draft(frame.turn);
@@ -363,7 +366,7 @@ export class Conversation {
     else this.run = { ...this.run, state: "started", since: Date.now() };
   }
 
-  /** @param {any} frame */
+  /** Applies the state of a turn; the draft of a turn that failed stays if it has text. @param {any} frame */
   ran(frame) {
     if (RUNNING.has(frame.state)) return this.start(frame);
     if (frame.state === "queued") {
@@ -377,7 +380,7 @@ export class Conversation {
     else this.items.splice(this.items.indexOf(draft), 1);
   }
 
-  /** @param {any} frame */
+  /** Notes that a turn runs, and adds its draft. @param {any} frame */
   start(frame) {
     this.run = { turn: frame.turn, state: frame.state, tool: frame.tool, subject: frame.subject, since: Date.now() };
     for (const item of this.items) {
@@ -388,7 +391,7 @@ export class Conversation {
     if (draft) draft.rev++;
   }
 
-  /** @param {any} frame */
+  /** Applies the progress of a summary that is being made. @param {any} frame */
   progress(frame) {
     if (frame.state === "running") {
       if (!this.closed.has(frame.id)) this.organizing = { id: frame.id, percent: frame.percent ?? 0, since: Date.now() };
@@ -398,7 +401,7 @@ export class Conversation {
     }
   }
 
-  /** @param {any} frame */
+  /** Shows the progress of a pending command. @param {any} frame */
   advance(frame) {
     const item = this.byCid(frame.cid);
     if (item?.pending) this.change(item, { text: frame.message ?? "" });
@@ -406,7 +409,7 @@ export class Conversation {
 
   /* ---- what the person does ---- */
 
-  /** @param {{cid: string, text: string, at: string, order: number, attachments?: any[], error?: string, advice?: string, talk?: string}} entry */
+  /** Adds a message of this tab; one with an `error` counts as failed. A known client id changes nothing. @param {{cid: string, text: string, at: string, order: number, attachments?: any[], error?: string, advice?: string, talk?: string}} entry */
   send(entry) {
     if (this.byCid(entry.cid)) return;
     this.items.push({
@@ -416,13 +419,13 @@ export class Conversation {
     this.moved();
   }
 
-  /** @param {string} cid @param {string} command @param {string} args */
+  /** Adds a pending command of this tab. @param {string} cid @param {string} command @param {string} args */
   command(cid, command, args) {
     this.items.push({ key: cid, kind: "result", rev: 1, cid, command, text: args, pending: true, at: new Date().toISOString(), place: this.last + 0.5 });
     this.moved();
   }
 
-  /** @param {string} cid */
+  /** Removes the item of a client id. @param {string} cid */
   remove(cid) {
     this.items = this.items.filter((item) => item.cid !== cid);
     this.hooks.changed();
@@ -448,7 +451,7 @@ export class Conversation {
 
   /* ---- order ---- */
 
-  /** @param {string} cid */
+  /** Returns the item of a client id; undefined if there is none. @param {string} cid */
   byCid(cid) {
     return this.items.find((item) => item.cid === cid);
   }
@@ -458,7 +461,7 @@ export class Conversation {
     return Boolean(this.run && RUNNING.has(this.run.state) && (turn === null || turn === undefined || turn > this.run.turn));
   }
 
-  /** @param {number} turn @returns {Item | null} the draft of a turn that is not answered yet */
+  /** Returns the draft of a turn, added if there is none; null once the turn is answered. @param {number} turn @returns {Item | null} the draft of a turn that is not answered yet */
   draft(turn) {
     if (this.answered.has(turn)) return null;
     const known = this.items.find((item) => item.status === "draft" && item.turn === turn);
@@ -482,7 +485,7 @@ export class Conversation {
     this.change(item, { ...values, status: "failed", place: this.last + 0.5 });
   }
 
-  /** @param {Item} item @param {Partial<Item>} values */
+  /** Changes an item and raises its `rev`, so that it is drawn again. @param {Item} item @param {Partial<Item>} values */
   change(item, values) {
     Object.assign(item, values);
     item.rev++;

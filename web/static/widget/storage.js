@@ -25,6 +25,7 @@ function browser() {
   };
 }
 
+/** Data of one site in this browser; names are stored with the site's prefix. */
 export class Store {
   /** @param {string} site */
   constructor(site) {
@@ -34,7 +35,7 @@ export class Store {
     try { this.talk = sessionStorage.getItem(`${this.prefix}talk`) ?? ""; } catch { /* as above */ }
   }
 
-  /** @param {string} name */
+  /** Returns a stored value; "" if there is none. @param {string} name */
   get(name) {
     return this.box.getItem(this.prefix + name) ?? "";
   }
@@ -58,7 +59,7 @@ export class Store {
     this.put(`out:${entry.cid}`, JSON.stringify({ ...entry, talk: this.talk }));
   }
 
-  /** @param {string} cid */
+  /** Deletes an unsent message. @param {string} cid */
   drop(cid) {
     this.put(`out:${cid}`, "");
   }

@@ -6,7 +6,7 @@ import { state, t } from "./sheet-parts.js";
 
 /** @typedef {{session_id: string, title: string, named: boolean, last_active_at: string, unread: boolean}} Talk */
 
-/** @param {Pick<import("./sheet-parts.js").SheetTools, "reach" | "session" | "open" | "begin">} tools */
+/** Returns the view of the sheet with the person's conversations. @param {Pick<import("./sheet-parts.js").SheetTools, "reach" | "session" | "open" | "begin">} tools */
 export function talks(tools) {
   const status = h("p", { class: "state", role: "status", dir: "auto" });
   const list = h("ul", { class: "found talks" });

@@ -11,7 +11,7 @@ import { history } from "./versions.js";
  * @typedef {{mid: string, role: string, at: string, text: string, here: boolean, forgettable: boolean}} Recalled
  */
 
-/** @param {import("./sheet-parts.js").SheetTools} tools @param {() => void} before shows earlier conversations */
+/** Returns the view of the sheet with the notes and messages behind an answer. @param {import("./sheet-parts.js").SheetTools} tools @param {() => void} before shows earlier conversations */
 export function because(tools, before) {
   const status = h("p", { class: "state", role: "status", dir: "auto" });
   const body = h("div");
