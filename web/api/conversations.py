@@ -29,6 +29,8 @@ _NEXT = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
+    """Conversation of a person, for lists."""
+
     session_id: UUID
     title: Annotated[
         str, describe("title by the person, else of the summary, else the first question; empty if new")
@@ -40,12 +42,16 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversations:
+    """One page of a person's conversations, the last active first; `next` is null on the last page."""
+
     conversations: list[Conversation]
     next: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forked:
+    """New conversation that was copied from another one."""
+
     session_id: UUID
     title: str
     draft: Annotated[str, describe("text of the visitor's own message, to be sent again; else empty")]
@@ -53,6 +59,8 @@ class Forked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
+    """New conversation, which is empty."""
+
     session_id: UUID
 
 

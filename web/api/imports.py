@@ -31,6 +31,8 @@ ImportId = Annotated[UUID, describe("id of an import")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundInFile:
+    """Content of an uploaded export, counted before it is imported."""
+
     source: Annotated[str, describe("program that made the file")]
     messages: int
     chats: int
@@ -40,6 +42,8 @@ class FoundInFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadedExport:
+    """Export of another program that is being uploaded, checked or imported."""
+
     id: UUID
     size: int
     received: Annotated[int, describe("bytes that are stored; the next piece begins there")]
@@ -59,6 +63,8 @@ class UploadedExport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastImported:
+    """Finished or running import of a person's earlier conversations."""
+
     id: UUID
     source: str
     messages: int
@@ -76,6 +82,8 @@ class PastImported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imports:
+    """A person's imports, and their upload, of which there is one at a time."""
+
     file: UploadedExport | None
     imports: list[PastImported]
     piece_bytes: int
@@ -84,6 +92,8 @@ class Imports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceStored:
+    """State of an upload after a piece was stored."""
+
     received: int
     state: str
 

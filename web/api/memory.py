@@ -32,6 +32,8 @@ NoteId = Annotated[str, describe("short id of a note", json_schema_extra={"patte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteShown:
+    """Note about the person, as the person may see it."""
+
     id: str
     text: str
     kind: str
@@ -45,6 +47,8 @@ class NoteShown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
+    """Notes that match the query, and the number of all that match."""
+
     notes: list[NoteShown]
     total: int
 
@@ -61,6 +65,8 @@ class ForgottenNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteVersionShown:
+    """Text that a note has, or had until it was replaced."""
+
     id: str
     text: str
     at: Annotated[datetime, describe("when the note got this text")]
@@ -90,6 +96,8 @@ class RecalledNote(NoteShown):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecalledMessage:
+    """Earlier message that was part of an answer's request."""
+
     mid: str
     role: str
     at: datetime
@@ -100,6 +108,8 @@ class RecalledMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerMemory:
+    """Notes, recalled messages, files and tools in the request of an answer."""
+
     notes: list[RecalledNote]
     messages: list[RecalledMessage]
     files: list[str]

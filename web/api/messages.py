@@ -69,6 +69,8 @@ ShortText = Annotated[str | None, Field(max_length=64)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedSession:
+    """Conversation of an external id; `created` is false if it existed already."""
+
     session_id: UUID
     site: str
     created: bool
@@ -102,11 +104,15 @@ class Event(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered(AcceptedMessage):
+    """Accepted message, with its answer if that came within the requested wait."""
+
     answer: Event | Absent = ABSENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerDelta:
+    """Piece of an answer that is being written; `off` is its place in the text, in characters."""
+
     mid: str
     turn: int
     attempt: int
@@ -116,18 +122,24 @@ class AnswerDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
+    """End of the event stream of one message; `waiting` means that there is no answer yet."""
+
     turn: int
     state: Literal["done", "waiting"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Messages:
+    """One page of the messages of a conversation; `before` is the cursor of older ones."""
+
     messages: list[Event]
     before: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
+    """Stored events after a number; `head` is the newest number, and `next` the one to continue after."""
+
     events: list[Event]
     next: int
     head: int
@@ -136,6 +148,8 @@ class Events:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
+    """Stored events around a place; `before` and `after` are null at the ends of the conversation."""
+
     events: list[Event]
     before: int | None
     after: int | None
@@ -143,6 +157,8 @@ class History:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaidBefore:
+    """Stored text of a message, the current or an earlier one."""
+
     mid: str
     role: str
     text: str
@@ -152,6 +168,8 @@ class SaidBefore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version(SaidBefore):
+    """Earlier text of an edited message, with the answers that it got."""
+
     chars: (
         Annotated[int, describe("full length of a long text, of which only the beginning is here")] | Absent
     ) = ABSENT
@@ -160,17 +178,23 @@ class Version(SaidBefore):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deleted:
+    """Deleted message, and the number of the event that reports the deletion."""
+
     mid: str
     event_seq: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Former:
+    """Earlier texts of an edited message."""
+
     versions: list[Version]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMessages:
+    """One page of messages that match a search; `next` is the cursor of older ones."""
+
     hits: list[FoundMessage]
     next: str | None
 

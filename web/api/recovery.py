@@ -50,6 +50,8 @@ Recovery = TypedDict("Recovery", {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryCode:
+    """Code that moves the conversation to another browser."""
+
     code: str
 
 

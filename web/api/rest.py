@@ -27,6 +27,8 @@ Arguments = Annotated[dict[str, Any], describe("JSON schemas of the arguments, b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedCommand:
+    """Command that the caller may run."""
+
     name: str
     description: str
     arguments: Arguments
@@ -48,6 +50,8 @@ class ArchivedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
+    """Conversation that was archived when two channels were joined."""
+
     session_id: str
     channel: str
     archived_at: datetime
@@ -61,6 +65,8 @@ class Archived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Original:
+    """Message that a summary replaces."""
+
     mid: str
     role: str
     text: str
@@ -73,6 +79,8 @@ class Original:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Originals:
+    """One page of the messages that a summary replaces."""
+
     messages: list[Original]
     before: str | Absent | None = ABSENT
 

@@ -86,7 +86,9 @@ _REASONS = {
 
 
 class StoredMessages(Protocol):
-    async def has_message(self, session_id: int, dedupe_key: str) -> bool: ...
+    async def has_message(self, session_id: int, dedupe_key: str) -> bool:
+        """Return whether the session has a message with this dedupe key."""
+        ...
 
 
 class Uploads:

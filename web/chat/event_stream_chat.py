@@ -58,6 +58,8 @@ Hello = TypedDict("Hello", {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
+    """Ticket that opens an event stream once, and the name of that stream."""
+
     ticket: str
     stream: str
     expires_in: float
@@ -74,6 +76,8 @@ Frames = TypedDict("Frames", {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Close:
+    """End of a connection, with the code that a WebSocket would have."""
+
     code: int
     reason: str
 
@@ -83,6 +87,8 @@ Frame = Annotated[Mapping[str, Any], describe("frame as on the WebSocket; `t` is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FramesAnswered:
+    """Frames that answer those of a request; `close` is there if the connection ended."""
+
     frames: Sequence[Frame]
     close: Close | Absent = ABSENT
 

@@ -31,6 +31,8 @@ HOLD_SECONDS = 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Polled:
+    """Frames of a waiting request, and the name of this batch for the next request."""
+
     frames: Sequence[Frame]
     batch: Annotated[str, describe("name of this answer; the next request repeats it")]
     close: Close | Absent = ABSENT

@@ -47,6 +47,8 @@ Version = Annotated[int, Field(ge=1, lt=2**63, description="version of the confi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedAgent:
+    """Agent in the list of agents."""
+
     name: str
     version: int
     sessions: int
@@ -67,6 +69,8 @@ class Agents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
+    """Object that was created."""
+
     name: str
 
 
@@ -76,6 +80,8 @@ Value = Annotated[Any, describe("value of a setting: text, number, true or false
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentVersionMade:
+    """Earlier version of an agent's config, without its content."""
+
     version: int
     by: str | None
     at: str
@@ -98,6 +104,8 @@ SiteName = Annotated[str, Field(min_length=1, max_length=40)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteGiven:
+    """Site that now belongs to this agent."""
+
     site: str
     moved: Annotated[int, describe("number of existing conversations that changed agent")]
 
@@ -117,6 +125,8 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaygroundReply:
+    """Answer of a draft to a test conversation."""
+
     text: str
     model: str
     tools: list[ToolCall]
@@ -126,6 +136,8 @@ class PlaygroundReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveSetting:
+    """Setting of an agent: its value in force, the inherited one, and where the value is from."""
+
     name: str
     value: Value
     inherited: Value
@@ -135,6 +147,8 @@ class EffectiveSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveAgent:
+    """Values that a config has in force, with its prompt and budget."""
+
     preset: str
     settings: list[EffectiveSetting]
     budget: ContextBudget
@@ -145,6 +159,8 @@ class EffectiveAgent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentJudged:
+    """Problems of a config, remarks on it, and its effective values; null with problems."""
+
     problems: list[str]
     remarks: list[str]
     effective: EffectiveAgent | None
@@ -152,6 +168,8 @@ class AgentJudged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTool:
+    """Tool that agents can use."""
+
     name: str
     description: str
     server: Annotated[str, describe("name of the MCP server; empty for a built-in tool")]

@@ -34,6 +34,8 @@ AlertDetail = Annotated[dict[str, Any], describe("values of the alert, by name")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewAlert:
+    """Open alert, for the overview."""
+
     text: str
     facts: str
     at: datetime
@@ -66,6 +68,8 @@ class Alerts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertTested:
+    """Test alert, and the targets that it was sent to."""
+
     id: UUID
     targets: tuple[str, ...]
 

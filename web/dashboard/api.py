@@ -67,6 +67,8 @@ SummaryId = Annotated[UUID, describe("public id of a summary")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Me:
+    """Operator who calls, and what this operator may do."""
+
     name: str
     display_name: str
     picture: str
@@ -91,6 +93,8 @@ Ratings = TypedDict("Ratings", {"average": float | None, "count": int})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
+    """Numbers of the first page at one moment."""
+
     providers: list[ProviderState]
     learned: list[LearnedModel]
     active: int

@@ -64,6 +64,8 @@ Words = Annotated[str, Field(min_length=1, max_length=NOTE_CHARS, pattern=r"\S")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoverChoices:
+    """Choices for actions on conversations: assignees, labels, canned replies and macros."""
+
     assignees: tuple[str, ...]
     labels: tuple[str, ...]
     canned: tuple[CannedReply, ...]
@@ -72,11 +74,15 @@ class HandoverChoices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateNote:
+    """Note for operators, which the person does not see."""
+
     id: UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contact:
+    """Facts about a visitor, as their page and site report them."""
+
     page: str
     browser: str
     language: str
@@ -93,6 +99,8 @@ class Handovers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoverMoved:
+    """State of a hand-over after an action."""
+
     state: Literal["bot", "waiting", "human"]
     changed: bool
     name: Annotated[str, Field(description="name of the assigned operator")] | Absent = ABSENT
@@ -106,6 +114,8 @@ ChosenConversation = TypedDict("ChosenConversation", {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedConversation:
+    """Outcome of an action for one of several conversations."""
+
     session: UUID
     changed: bool
     error: Annotated[str, Field(description="code of the refusal")] | Absent = ABSENT
@@ -123,6 +133,8 @@ MacroEnd = Literal["done", "already_resolved", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MacroOutcome:
+    """Outcome of a macro for one of several conversations."""
+
     session: UUID
     outcome: Annotated[
         MacroEnd,
@@ -142,6 +154,8 @@ MacroName = Annotated[str, Field(pattern=rf"^{CANNED_NAME.pattern}$")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MacroDone:
+    """State of a conversation after a macro."""
+
     state: Literal["bot", "waiting", "human"]
     name: Annotated[str, Field(description="name of the assigned operator")] | Absent = ABSENT
 

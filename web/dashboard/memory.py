@@ -56,6 +56,8 @@ FoundNotes = TypedDict("FoundNotes", {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedNote:
+    """Note after a change; null if it cannot be shown."""
+
     note: FoundNoteShown | None
     changed: bool
 
@@ -78,6 +80,8 @@ class NoteVersionsFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedNote:
+    """Added note; `redacted` is true if a secret was removed from it."""
+
     note: FoundNoteShown | None
     changed: bool
     redacted: bool

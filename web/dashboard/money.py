@@ -69,6 +69,8 @@ ModelPrice = TypedDict("ModelPrice", {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostsByGroup:
+    """Costs of a period by group, the highest first, with the prices of their models."""
+
     group: str
     from_: date
     to: date
@@ -81,6 +83,8 @@ class CostsByGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Savings:
+    """Money that the cache and summaries saved in a period."""
+
     from_: date
     to: date
     caching: Saving

@@ -58,6 +58,8 @@ class OperatorList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invited:
+    """New operator, with a login link."""
+
     id: UUID
     name: str
     link: Annotated[str, Field(description="single-use login link; returned only once")]
@@ -76,6 +78,8 @@ class PictureKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
+    """Number of logins that were ended."""
+
     ended: int
 
 

@@ -27,6 +27,8 @@ TelegramId = Annotated[int | None, Field(ge=-_MOST, le=_MOST)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRequest:
+    """Request of a person or group for access to a bot, and the decision."""
+
     bot: int
     username: str | None
     chat: int
@@ -42,6 +44,8 @@ class AccessRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedBot:
+    """Bot, and the number of its owners."""
+
     bot: int
     username: str
     owners: Annotated[int, describe("number of people who decide in Telegram who may write")]
@@ -49,6 +53,8 @@ class OwnedBot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
+    """Requests for access, and the bots that they concern."""
+
     requests: list[AccessRequest]
     bots: list[str]
     owned_bots: list[OwnedBot]
@@ -57,12 +63,16 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerLink:
+    """Link that makes the first person who opens it an owner of the bot."""
+
     link: Annotated[str, describe("link that works once; the first person to open it owns the bot")]
     minutes: Annotated[int, describe("minutes that the link is valid")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
+    """Request after a decision."""
+
     request: AccessRequest
 
 

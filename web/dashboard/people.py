@@ -67,12 +67,16 @@ ErasureProgress = TypedDict("ErasureProgress", {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:
+    """Rows that an erasure of the person would delete, and the progress of one that was requested."""
+
     counts: RowCounts
     erasure: ErasureProgress | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureBegun:
+    """Erasure that was requested; `finished` is false while a worker completes it."""
+
     erasure: int
     finished: bool
     counts: RowCounts
@@ -80,6 +84,8 @@ class ErasureBegun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
+    """Result of placing or lifting a hold; `changed` is false if nothing changed."""
+
     changed: bool
 
 

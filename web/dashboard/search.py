@@ -19,6 +19,8 @@ router = OperationRouter()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSession:
+    """Conversation with messages that match a search."""
+
     id: UUID
     hits: list[FoundMessage]
     person_id: UUID

@@ -84,6 +84,8 @@ PolicyNumbers = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverriddenSetting:
+    """Setting whose value in force differs from the preset's."""
+
     name: str
     preset: Annotated[Any, describe("value of the preset")]
     effective: Annotated[Any, describe("value in force")]
@@ -92,6 +94,8 @@ class OverriddenSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextSummary:
+    """Estimate of the next automatic summary, or the reason for none."""
+
     turns: Annotated[int, describe("estimated messages until then; 0 if it is due")]
     soon: bool
     withheld: Annotated[
@@ -101,6 +105,8 @@ class NextSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowNow:
+    """Context of a session's next request, with its limits, in tokens."""
+
     used: int | None
     reserved: int
     limit: int
@@ -128,6 +134,8 @@ class WindowNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
+    """Request of an earlier model call, built again from stored data."""
+
     turn: int
     call: int
     calls: int
@@ -144,6 +152,8 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsaidItem:
+    """Fact of the conversation that the summary lacks."""
+
     id: str
     kind: str
     text: str
@@ -151,6 +161,8 @@ class UnsaidItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryPin:
+    """Pinned message, and whether the summary mentions it."""
+
     seq: int
     turn: int
     text: str
@@ -159,12 +171,16 @@ class SummaryPin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryNote:
+    """Note, and whether the summary mentions it."""
+
     text: str
     said: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryComparison:
+    """Difference between a summary and the one before."""
+
     id: UUID
     former: UUID | None
     lines: tuple[DiffLine, ...]

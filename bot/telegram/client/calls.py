@@ -93,6 +93,7 @@ CallOutcome: TypeAlias = (
     | ChatMoved
     | CallRejected
 )
+"""Outcome of one call, which the caller must handle by its class."""
 
 _UNREACHABLE = re.compile(
     r"chat not found|user is deactivated|group chat was deactivated|PEER_ID_INVALID|USER_IS_BLOCKED"
@@ -240,13 +241,19 @@ class Priority(IntEnum):
     """Priority of a call in the queue; calls with smaller values are sent first."""
 
     CALLBACK = 0
+    """Priority of answers to button presses, which Telegram waits for only a few seconds."""
     FINAL = 1
+    """Priority of complete answers."""
     SETTLE = 2
     """Priority of notices about answers that may not have arrived, and of searches for those answers."""
     NOTICE = 3
+    """Priority of results of commands and other notices."""
     EDIT = 4
+    """Priority of edits that show a growing answer."""
     TYPING = 5
+    """Priority of typing indicators."""
     CLEANUP = 6
+    """Priority of removing buttons and old messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

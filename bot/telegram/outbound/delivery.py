@@ -152,9 +152,11 @@ class TelegramReplySink:
         await self._reply(event)
 
     async def mark_idle(self) -> None:
+        """Report to the delivery that no turn of the chat runs."""
         await self._on_idle(self._chat)
 
     async def close(self) -> None:
+        """Stop edits and the typing indicator of the reply."""
         await self._reply.close()
 
 

@@ -48,9 +48,11 @@ class GuestReplySink:
             self._on_ended()
 
     async def mark_idle(self) -> None:
+        """Call `on_ended`."""
         self._on_ended()
 
     async def close(self) -> None:
+        """Call `on_ended`."""
         self._on_ended()
 
 

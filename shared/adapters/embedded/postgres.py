@@ -29,6 +29,7 @@ from shared.adapters.embedded.process import (
 from shared.adapters.embedded.process_user import ProcessUser
 
 DATABASE = "evertalk"
+"""Name of the database that the program uses."""
 _START_SECONDS = 60.0
 _STOP_SECONDS = 8.0
 _ATTEMPTS = 20
@@ -62,9 +63,11 @@ class EmbeddedPostgres:
 
     @property
     def alive(self) -> bool:
+        """Whether the server process runs."""
         return self._process is not None and self._process.poll() is None
 
     def url(self, database: str = DATABASE) -> str:
+        """Return the URL of a database of this server, through its unix socket."""
         return build_postgres_url(self._sockets, database)
 
     async def start(self) -> None:
@@ -219,6 +222,7 @@ def list_clients(account: ProcessUser) -> list[str]:
 
 
 def build_postgres_url(sockets: Path, database: str = DATABASE) -> str:
+    """Return the URL of a database of the server whose socket is in this folder; no password is needed."""
     return f"postgresql://postgres@/{database}?host={sockets}"
 
 

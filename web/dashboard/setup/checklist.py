@@ -29,6 +29,8 @@ _PROVIDER_ALERTS = {"provider_refused", "breaker_open"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChecklistStep:
+    """Step of setting up, and its state."""
+
     name: StepName
     state: State
 

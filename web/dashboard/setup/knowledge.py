@@ -35,6 +35,8 @@ Words = Annotated[str, In("query", "q"), Field(max_length=200), describe("text t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeFile:
+    """File of an agent's knowledge."""
+
     path: str
     passages: int
     at: str
@@ -43,6 +45,8 @@ class KnowledgeFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgePassage:
+    """Part of a knowledge file that a search found."""
+
     path: str
     heading: str
     text: str
@@ -56,6 +60,8 @@ class Knowledge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileKept:
+    """Stored knowledge file, and the number of passages in it."""
+
     path: str
     passages: int
 
