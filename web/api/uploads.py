@@ -86,6 +86,8 @@ _REASONS = {
 
 
 class StoredMessages(Protocol):
+    """Store that the uploads need, to tell whether a message was stored."""
+
     async def has_message(self, session_id: int, dedupe_key: str) -> bool:
         """Return whether the session has a message with this dedupe key."""
         ...
