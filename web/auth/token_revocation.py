@@ -39,7 +39,7 @@ class TokenRevocation:
         self._doubted: frozenset[Subscriber] = frozenset()
 
     async def watch(self) -> None:
-        """Check every `every` seconds until cancelled."""
+        """Run `check` every `every` seconds until cancelled."""
         while True:
             await asyncio.sleep(self._every)
             await self.check()

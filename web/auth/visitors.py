@@ -40,7 +40,7 @@ DASHBOARD_HEADER = "X-Evertalk-Dashboard"
 cookie.
 """
 YEAR_SECONDS = 365 * 24 * 3600
-"""Lifetime of a visitor cookie."""
+"""Lifetime of a visitor cookie, in seconds."""
 SITES_SECONDS = 2.0
 """Seconds for which the sites are cached."""
 MOST_ORIGIN_CHARS = 200

@@ -21,7 +21,7 @@ from web.server.hub import Hub, Replies
 from web.server.rate_limits import ClientLimits
 
 ACCEPT_SECONDS = 15.0
-"""Seconds for storing one message."""
+"""Maximum seconds for storing one message."""
 CHARS_OF_ONE = 8_000
 """Characters per message for the rate limit; a longer message counts as several."""
 

@@ -46,7 +46,7 @@ class Attachment:
 
 
 EXPORT_SECONDS = 600.0
-"""Seconds for a whole download."""
+"""Maximum seconds for a whole download."""
 WRITE_SECONDS = 30.0
 """Seconds without progress after which the client counts as disconnected."""
 PIECE_CHARS = 65_536

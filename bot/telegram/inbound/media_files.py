@@ -109,9 +109,9 @@ def choose_read_method(media: Media, *, can_transcribe: bool = False) -> ReadMet
 log = structlog.get_logger(__name__)
 
 DOWNLOAD_SECONDS = 60
-"""Seconds for the download of one file."""
+"""Maximum seconds for the download of one file."""
 CALL_SECONDS = 20
-"""Seconds for the call that asks for a file's address."""
+"""Maximum seconds for the call that asks for a file's address."""
 TRIES = 3
 """Maximum attempts at a download."""
 FILES_AT_ONCE = 2

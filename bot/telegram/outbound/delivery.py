@@ -258,7 +258,9 @@ class SummaryForecast(Protocol):
     """Service that predicts the next automatic summary of a session."""
 
     async def foresee_summary(self, session_id: int) -> SummaryOutlook:
-        """Return when the next summary comes. Raises StorageUnavailable."""
+        """Return when the session's next automatic summary is due, or why none will be made. Raises
+        StorageUnavailable.
+        """
         ...
 
 

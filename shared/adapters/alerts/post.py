@@ -18,9 +18,9 @@ from shared.core.tools.web_address import Address, BadWebAddress, is_public, is_
 log = structlog.get_logger(__name__)
 
 SECONDS = 15.0
-"""Seconds of a whole `Poster.post`."""
+"""Maximum seconds of a whole `Poster.post`."""
 RESOLVE_SECONDS = 5.0
-"""Seconds for resolving a host name."""
+"""Maximum seconds for resolving a host name."""
 _LATER = frozenset({408, 409, 425, 429})
 """HTTP statuses below 500 that are temporary: the request may be sent again."""
 

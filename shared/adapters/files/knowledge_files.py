@@ -24,7 +24,7 @@ MOST_BYTES = 20 * 1024 * 1024
 MOST_FILES = 1_000
 """Maximum files of a knowledge folder; further ones are left out."""
 LIST_SECONDS = 60.0
-"""Seconds for listing a knowledge folder."""
+"""Maximum seconds for listing a knowledge folder."""
 _KINDS = {
     ".md": split_markdown,
     ".markdown": split_markdown,

@@ -21,7 +21,7 @@ from shared.core.values.files import DocumentKind
 log = structlog.get_logger(__name__)
 
 OPEN_SECONDS = 20.0
-"""Seconds of real time for opening one file, unless the caller sets another limit."""
+"""Maximum seconds of real time for opening one file, unless the caller sets another limit."""
 LEAST_CPU_SECONDS = 6
 """Minimum CPU seconds that a file gets."""
 MOST_CPU_SECONDS = 30

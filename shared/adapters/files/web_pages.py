@@ -42,9 +42,9 @@ MOST_BYTES = 1_048_576
 MOST_REDIRECTS = 3
 """Maximum redirects that are followed."""
 FETCH_SECONDS = 20.0
-"""Seconds for a page with all its redirects."""
+"""Maximum seconds for a page with all its redirects."""
 RESOLVE_SECONDS = 5.0
-"""Seconds for resolving a host name."""
+"""Maximum seconds for resolving a host name."""
 MOST_ADDRESSES = 16
 """Maximum addresses of a host name that are used."""
 AT_ONCE = 8

@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 MOST_BYTES = 1024 * 1024
 """Bytes above which only the head and the tail of a file are read."""
 READ_SECONDS = 20.0
-"""Seconds for reading one workspace."""
+"""Maximum seconds for reading one workspace."""
 CLOSE_SECONDS = 3.0
 """Seconds to wait for the watcher when it is closed."""
 _QUIET_MS = 100

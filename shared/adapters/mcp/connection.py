@@ -27,9 +27,9 @@ from shared.ports import ToolFailed, ToolOutput
 log = structlog.get_logger(__name__)
 
 START_SECONDS = 30.0
-"""Seconds for connecting to a server and listing its tools."""
+"""Maximum seconds for connecting to a server and listing its tools."""
 CALL_SECONDS = 60.0
-"""Seconds for one request to a server."""
+"""Maximum seconds for one request to a server."""
 LOOK_SECONDS = 300.0
 """Seconds after which a server that announced no change is asked for its list of tools again."""
 FIRST_WAIT_SECONDS = 10.0

@@ -39,7 +39,7 @@ MOST_WAITING = 64
 TEXT_SECONDS = 20
 """Seconds after which a text ends the process, since the model hangs; a text usually takes 0.01 to 0.2."""
 CONNECTION_SECONDS = 60.0
-"""Seconds for reading a request, and for its answer."""
+"""Maximum seconds for reading a request, and for its answer."""
 MEMORY_BYTES = 2**30
 """Maximum bytes of the process's address space."""
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000

@@ -11,7 +11,7 @@ from shared.adapters.media.media_service import MediaService, build_paid_failure
 from shared.core.verdicts.breaker import BreakerState
 
 SECONDS = 180.0
-"""Seconds for one picture with all tries."""
+"""Maximum seconds for one picture with all tries."""
 MOST_ANSWER_BYTES = 40 * 1024 * 1024
 """Maximum bytes of an answer, in which the picture is base64."""
 _FORMAT = "response_format"
@@ -29,7 +29,7 @@ class HttpPictureMaker:
         )  # fmt: skip
 
     def list_states(self) -> Mapping[str, BreakerState]:
-        """Return the state of the circuit breaker by address."""
+        """Return the state of the server's circuit breaker, keyed by its address."""
         return self._service.list_states()
 
     async def make(self, prompt: str, *, session: int | None = None) -> bytes:

@@ -27,9 +27,9 @@ from shared.core.verdicts.evidence import Clock, EvidenceLog
 from shared.core.verdicts.session_breakers import SessionBreakers
 
 SECONDS = 120.0
-"""Seconds for a request with all tries."""
+"""Maximum seconds for a request with all tries."""
 CONNECT_SECONDS = 10.0
-"""Seconds for connecting to the server."""
+"""Maximum seconds for connecting to the server."""
 TRIES = 2
 """Maximum requests of one call that fails; a request without a refused field is not counted."""
 LONGEST_WAIT_SECONDS = 5.0

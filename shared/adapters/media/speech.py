@@ -9,7 +9,7 @@ from shared.core.values.recordings import SPEECH_MIMES, SpeechFormat, audio_mime
 from shared.core.verdicts.breaker import BreakerState
 
 SECONDS = 60.0
-"""Seconds for one recording with all tries."""
+"""Maximum seconds for one recording with all tries."""
 MOST_ANSWER_BYTES = 8 * 1024 * 1024
 """Maximum bytes of a recording."""
 
@@ -28,7 +28,7 @@ class HttpSpeaker:
         )
 
     def list_states(self) -> Mapping[str, BreakerState]:
-        """Return the state of the circuit breaker by address."""
+        """Return the state of the server's circuit breaker, keyed by its address."""
         return self._service.list_states()
 
     async def speak(self, words: str, *, form: SpeechFormat, session: int | None = None) -> bytes:

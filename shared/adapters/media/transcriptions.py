@@ -33,7 +33,7 @@ class HttpTranscriber:
         )  # fmt: skip
 
     def list_states(self) -> Mapping[str, BreakerState]:
-        """Return the state of the circuit breaker by address."""
+        """Return the state of the server's circuit breaker, keyed by its address."""
         return self._service.list_states()
 
     async def transcribe(

@@ -22,7 +22,7 @@ from shared.adapters.redis.client import open_redis
 RedisRefusalKind = Literal["full", "replica", "disk", "replicas", "forbidden", "unheard", "other"]
 """Reason of a refusal; `disk` cannot save, `replicas` lacks replicas, `unheard` lost an announcement."""
 PROBE_SECONDS = 5.0
-"""Seconds for the whole probe."""
+"""Maximum seconds for the whole probe."""
 _KEY_SECONDS = 10
 REDIS_REFUSALS: Mapping[RedisRefusalKind, str] = {
     "full": "Raise maxmemory there, or find what fills it (INFO memory, MEMORY STATS). Evertalk needs a "

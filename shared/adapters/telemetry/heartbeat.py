@@ -32,7 +32,7 @@ STEPS = 4
 FADES_SECONDS = 2.0
 """Half-life in seconds of a measured lag, since a busy loop has short rounds between long ones."""
 STEP_SECONDS = 8.0
-"""Seconds for opening the pool, and for the thread's end."""
+"""Maximum seconds for opening the pool, and for the thread's end."""
 
 if TYPE_CHECKING:
     Pool = asyncpg.Pool[asyncpg.Record]

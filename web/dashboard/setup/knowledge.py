@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 router = OperationRouter()
 SECONDS = 120.0
-"""Seconds in which an uploaded file must arrive."""
+"""Maximum seconds in which an uploaded file must arrive."""
 File = Annotated[str, In("query", "file"), Field(min_length=1, max_length=200), describe("name of the agent")]
 Words = Annotated[str, In("query", "q"), Field(max_length=200), describe("text to search for in the files")]
 
