@@ -15,6 +15,7 @@ from shared.core.values.messages import Block, Text, ToolResult, ToolSpec
 from shared.core.values.tokens import Count
 
 PORTION_TOKENS = 4_000
+"""Most tokens of one portion of an artifact, its header included."""
 LONG_CHARS = 16_000
 """Characters above which requests show only part of a message text; its files stay."""
 SHOWN_CHARS = 12_000
@@ -36,7 +37,10 @@ _REFERENCE = re.compile(r"\[Kept whole as art_[0-9a-f]{12}: [^\n]*\]")
 
 
 class ArtifactNotReadable(EvertalkError):
-    """An artifact was asked for that is not there, or a portion that it does not have."""
+    """Request by the model for an artifact that does not exist, or for a portion that it does not have.
+
+    `advice` is the text of the tool's result, which the model reads.
+    """
 
     sentence = "An artifact was asked for that is not there, or a portion that it does not have."
     code = "artifact_not_readable"
@@ -47,7 +51,7 @@ class ArtifactNotReadable(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """Full text of which the log or a request shows only head and tail."""
+    """Full text of which the log or a request shows only head and tail; `id` as in `artifact_id`."""
 
     id: str
     body: str
@@ -127,7 +131,11 @@ def _excerpt_text(block: Text, room: int, seq: int) -> Text:
 
 
 def spill_text(text: str, artifact: str, policy: ContextPolicy, count: Count) -> str:
-    """Return the text, or, if it has more than `spill_over` tokens, its excerpt with the artifact's id."""
+    """Return the text, or its excerpt if it has more than the policy's `spill_over` tokens; nothing is
+    stored.
+
+    `artifact` is the id that the excerpt names, under which the caller keeps the whole text.
+    """
     whole = _make_artifact(text, policy, count)
     return text if whole is None else _keep_excerpt(replace(whole, id=artifact), policy, count)
 
@@ -149,9 +157,9 @@ def _keep_excerpt(whole: Artifact, policy: ContextPolicy, count: Count) -> str:
 
 
 def excerpt(artifact: Artifact, *, head: int, tail: int, count: Count) -> str:
-    """Return an artifact's head and tail, of `head` and `tail` tokens, below a line with its id.
+    """Return the first `head` and last `tail` tokens of an artifact, below a line with its id and size.
 
-    The line stands first because pruning keeps it there.
+    The line comes first because pruning keeps it there.
     """
     body = artifact.body
     begin, end = head_and_tail(body, head=head, tail=tail, count=count)
@@ -174,9 +182,10 @@ def head_and_tail(body: str, *, head: int, tail: int, count: Count) -> tuple[str
 def spill_results(
     results: Sequence[ToolResult], policy: ContextPolicy, count: Count, *, spare: Collection[str] = ()
 ) -> tuple[tuple[ToolResult, ...], tuple[Artifact, ...]]:
-    """Return tool results as the log stores them, and the artifacts that hold the oversized ones whole.
+    """Return tool results as the log stores them, and the artifacts of the oversized ones, still to be
+    stored.
 
-    Results above `spill_over` tokens become excerpts, except those of the tool calls named in `spare`.
+    Results above the policy's `spill_over` tokens become excerpts, except those of the call ids in `spare`.
     """
     kept: list[Artifact] = []
     shown: list[ToolResult] = []
@@ -202,10 +211,11 @@ def reference_in(text: str) -> str:
 def portion(
     body: str, *, offset: int = 0, find: str = "", count: Count, most: int = PORTION_TOKENS
 ) -> Portion:
-    """Return at most `most` tokens of a text from the character `offset` on.
+    """Return at most `most` tokens of a text, 150 of them for its header, from the character `offset` on.
 
-    With `find`, the portion begins shortly before the next occurrence. Raises ArtifactNotReadable if `offset`
-    is outside the text or `find` does not occur.
+    With `find`, in any case of letters, the portion begins up to 300 characters before the next occurrence,
+    but
+    not before `offset`. Raises ArtifactNotReadable if `offset` is outside the text or `find` does not occur.
     """
     if not 0 <= offset < len(body):
         raise ArtifactNotReadable(
@@ -221,7 +231,10 @@ def portion(
 
 
 def portion_text(artifact: str, body: str, shown: Portion) -> str:
-    """Return the text that the model receives for a portion: its position, its text, and the next offset."""
+    """Return the text that the model receives for a portion:
+
+    its place, further matches, its text, the next offset.
+    """
     lines = [f"{artifact}, characters {shown.start:,} to {shown.end:,} of {len(body):,}."]
     if shown.found:
         first, *more = shown.found

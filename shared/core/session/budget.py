@@ -10,6 +10,10 @@ from typing import Literal
 from shared.core.session.policy import ContextPolicy, ContradictoryPolicy, NoRoom
 
 Pressure = Literal["calm", "flush", "compact", "overflow"]
+"""State of a context:
+
+below all thresholds, memory to be saved, compaction due, or too large for a request.
+"""
 Status = Literal["ok", "warning", "critical"]
 
 ROOM = 4_000
@@ -27,19 +31,20 @@ the window.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextBudget:
-    """Token limits of requests to one model.
-
-    No request exceeds `hard`; the gauge shows `limit` as 100 percent.
-    """
+    """Token limits of requests to one model: sizes in tokens, `warning_at` and `critical_at` as shares."""
 
     window: int
+    """Tokens of the model's window that the policy uses."""
     out: int
     """Tokens of the longest answer."""
     out_least: int
     """Tokens of the answer that stay free next to a request of `hard` tokens."""
     hard: int
+    """Most tokens of a request."""
     reserve: int
+    """Tokens of the window that the policy keeps free, by which the limit is lowered."""
     limit: int
+    """Tokens that the gauge shows as 100 percent, unless it is measured against the window."""
     flush_at: int
     """Tokens of a context above which memory is saved."""
     compact_at: int
@@ -47,6 +52,7 @@ class ContextBudget:
     fixed: int
     """Tokens of the system text and the tools, which are part of every request."""
     gauge_of: int
+    """Tokens that the gauge shows as 100 percent, before recall is deducted: the window or the limit."""
     status_of: int
     """Tokens of which `warning_at` and `critical_at` are shares: the window or the limit."""
     warning_at: float
@@ -73,20 +79,22 @@ class ContextBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
-    """Fill level of a context: tokens used and reserved, and their share of the limit in percent."""
+    """Fill level of a context: tokens used and reserved, percent of `limit`, and status."""
 
     used: int
     reserved: int
     limit: int
-    """Tokens that `used` may reach: the policy's limit less `reserved`."""
+    """Tokens that count as 100 percent: the budget's `gauge_of` less `reserved`, at least 1."""
     percent: float
     status: Status
 
 
 def budget_for(policy: ContextPolicy, window: int, max_output: int, fixed: int) -> ContextBudget:
-    """Return the budget of a model's window, in tokens.
+    """Return the budget of a model under a policy, in tokens.
 
-    Raises NoRoom if it leaves none for a conversation.
+    `window` and `max_output` are the model's limits, `fixed` is the size of system text and tools. Raises
+    NoRoom
+    if they leave nothing for a conversation.
     """
     usable = policy.usable_window(window)
     out = min(policy.max_output, max_output, math.floor(policy.max_output_share * usable))
@@ -136,8 +144,10 @@ def limit_range(*, hard: int, fixed: int, reserved: int = 0) -> tuple[int, int]:
 
 
 def refuse_limit_out_of_range(policy: ContextPolicy, budget: ContextBudget) -> None:
-    """Raise ContradictoryPolicy, naming the nearest allowed number, if a chosen limit is outside the allowed
+    """Raise ContradictoryPolicy if the limit that was chosen as a number of tokens is outside the allowed
     range.
+
+    The error names the nearest allowed number. Policies without such a number always pass.
     """
     chosen = policy.timing.compact_at
     if chosen is None:
@@ -155,9 +165,11 @@ def refuse_limit_out_of_range(policy: ContextPolicy, budget: ContextBudget) -> N
 
 
 def pressure(budget: ContextBudget, context_tokens: int) -> Pressure:
-    """Return what a context of `context_tokens` needs: calm, flush, compact or overflow.
+    """Return what a context of `context_tokens` tokens needs.
 
-    A boundary counts as passed only above it: a context of exactly that size has not passed.
+    `calm` needs nothing, `flush` a saving of memory, `compact` a compaction, `overflow` exceeds `hard`. A
+    context
+    of exactly a threshold's size has not passed it.
     """
     if context_tokens > budget.hard:
         return "overflow"
@@ -167,10 +179,10 @@ def pressure(budget: ContextBudget, context_tokens: int) -> Pressure:
 
 
 def gauge(budget: ContextBudget, used: int, reserved: int = 0) -> Gauge:
-    """Return the gauge of a request of `used` tokens: its percent of the limit less `reserved`, and its
-    status.
+    """Return the gauge of a request of `used` tokens when `reserved` tokens are kept for recall.
 
-    The status is measured against `status_of` less `reserved`, which may be another number than the limit.
+    Percent is the share of `gauge_of` less `reserved`. The status is measured against `status_of` less
+    `reserved`, which may be another number.
     """
     limit = max(1, budget.gauge_of - reserved)
     share = used / limit
@@ -184,7 +196,8 @@ def gauge(budget: ContextBudget, used: int, reserved: int = 0) -> Gauge:
 
 
 def scale_parts(parts: Mapping[str, int], total: int) -> dict[str, int]:
-    """Return `parts` scaled to whole numbers that add up to `total`; all are 0 if the parts are."""
+    """Return sizes scaled to whole numbers that add up to `total`, in the same order; all 0 if the sizes are.
+    """
     whole = sum(parts.values()) or 1
     made, seen = dict[str, int](), 0
     for name, size in parts.items():

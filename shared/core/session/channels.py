@@ -21,6 +21,7 @@ CHANNELS: Final[Mapping[str, ChannelTraits]] = {
     "telegram": ChannelTraits(place="on Telegram", is_pushed=True),
     "web": ChannelTraits(place="in the web chat", is_pushed=False),
 }
+"""Traits of the channels whose place and delivery requests depend on, by name."""
 PUSHED: Final = tuple(name for name, traits in CHANNELS.items() if traits.is_pushed)
 """Names of the channels whose answers are stored as deliveries and sent by the program."""
 GUEST_CHANNEL: Final = "telegram_guest"

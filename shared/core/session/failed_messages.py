@@ -19,7 +19,10 @@ BEGINNING_CHARS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedForm:
-    """Reason that the model reads in place of a message; `has_beginning` also shows how the message began."""
+    """Short form of a failed message: the reason that the model reads in its place.
+
+    If `has_beginning` is True, the first 300 characters of the message follow.
+    """
 
     reason: str
     has_beginning: bool = False
@@ -51,9 +54,11 @@ _FORMS = {**FAILED_FORMS, WITHOUT_BEGINNING: FailedForm(reason="the model's serv
 
 
 def show_failed(entry: Entry, code: str) -> Entry:
-    """Return a person's message in its short form for a turn that ended with the error `code`.
+    """Return a person's message with its content replaced by a short form, for a turn that failed with
+    `code`.
 
-    Raises KeyError for a code without a form.
+    `code` is stored in its `failed`, and its tokens are estimated again. Raises KeyError for a code without a
+    form.
     """
     form = _FORMS[code]
     mark = f"This message was not answered: {form.reason}."

@@ -49,13 +49,15 @@ class CopiedEntries:
 
     @classmethod
     def from_json(cls, raw: Sequence[Sequence[int]]) -> CopiedEntries:
+        """Return the ranges that `to_json` wrote."""
         return cls(tuple((first, last) for first, last in raw))
 
     def to_json(self) -> list[list[int]]:
+        """Return the ranges as a JSON list of pairs `[first, last]`."""
         return [[first, last] for first, last in self.ranges]
 
     def to_shifts(self) -> list[dict[str, int]]:
-        """Return each run as `first`, `last` and `shift`: an entry's number minus the number of its copy."""
+        """Return each range as `first`, `last` and `shift`: how much an entry's number exceeds its copy's."""
         runs, before = [], 0
         for first, last in self.ranges:
             runs.append({"first": first, "last": last, "shift": first - before - 1})
@@ -82,15 +84,14 @@ class CopiedEntries:
         return None
 
     def last_copy_up_to(self, seq: int) -> int:
-        """Return the number of the copy of entry `seq`, or of the nearest earlier copied entry; 0 if there is
-        none.
-        """
+        """Return the number of the last copy among entries up to number `seq`; 0 if none was copied."""
         return sum(min(last, seq) - first + 1 for first, last in self.ranges if first <= seq)
 
 
 def renumber_ledger(ledger: Ledger, copied: CopiedEntries) -> Ledger:
-    """Return the ledger with entry numbers replaced by those of their copies; sources without a copy are
-    dropped.
+    """Return the ledger with entry numbers replaced by those of their copies.
+
+    Sources without a copy are dropped; topics move to the nearest copied entries.
     """
 
     def item(one: LedgerItem) -> LedgerItem:
@@ -114,7 +115,10 @@ def renumber_mid(mid: str, copied: CopiedEntries) -> str | None:
 
 
 def renumber_files(blocks: Sequence[Mapping[str, Any]], ids: Mapping[int, int]) -> list[dict[str, Any]]:
-    """Return an entry's stored blocks with each attachment id replaced by the id of its copy in `ids`."""
+    """Return an entry's stored JSON blocks with each attachment id replaced by the id of its copy in `ids`.
+
+    Blocks whose id is not in `ids` stay as they are.
+    """
     return [
         {**block, "attachment_id": ids[block["attachment_id"]]}
         if block.get("attachment_id") in ids

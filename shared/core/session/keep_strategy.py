@@ -54,6 +54,7 @@ class KeepStrategy:
     committed.
     """
     pins_share: float = 0.10
+    """Most tokens of all pins, as a share of the context limit."""
 
     picture_turns: int | None = 4
     """Turns for which requests show pictures; older ones are replaced by their description.
@@ -143,7 +144,10 @@ class KeepStrategy:
         return replace(self, keep_turns=0, keep_turns_least=0, tail_share_most=0.0, tail_room=0)
 
     def find_contradictions(self) -> Findings:
-        """Return each check of these settings: True if the contradiction exists, and its description."""
+        """Return one pair for each check of these settings:
+
+        True if it failed, and the text of the contradiction.
+        """
         return (*self._check_selection(), *self._check_tail())
 
     def _check_selection(self) -> Findings:

@@ -11,6 +11,7 @@ from shared.core.session.summary_strategy import SummaryForm
 ItemKind = Literal[
     "goal", "fact", "decision", "question", "action", "constraint", "preference", "artifact", "promise"
 ]
+"""Kinds of statements in a summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class LedgerItem:
     sources: tuple[int, ...] = ()
     """Numbers (`seq`) of the entries that state it."""
     author: str = "person"
+    """Author of the statement, as in `Entry.author`."""
     closed: str | None = None
     """Reason why the item no longer holds; None while it holds."""
     day: str = ""
@@ -39,7 +41,10 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """Subject of a range of hidden turns, by which their messages are found again."""
+    """Subject of a range of hidden turns, by which their messages are found again.
+
+    Turns and entries (`seq`) are given by their first and last number, both included.
+    """
 
     label: str
     from_turn: int
@@ -50,7 +55,10 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """Structured content of a summary: its items, identifiers, topics and texts."""
+    """Structured content of a summary, from which its text is rendered.
+
+    `narrative` is free text; `items` are single statements, open and closed.
+    """
 
     narrative: str = ""
     items: tuple[LedgerItem, ...] = ()
@@ -108,7 +116,11 @@ def ledger_to_json(ledger: Ledger) -> dict[str, Any]:
 
 
 def ledger_from_json(raw: Mapping[str, Any]) -> Ledger:
-    """Return the ledger stored as JSON by `ledger_to_json`; missing fields take their defaults."""
+    """Return the ledger that `ledger_to_json` wrote; missing fields take their defaults, as does an unknown
+    form.
+
+    Raises KeyError if an item, section or topic lacks a required field.
+    """
     form = raw.get("form", "ledger")
     return Ledger(
         narrative=raw.get("narrative", ""),

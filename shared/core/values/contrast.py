@@ -19,13 +19,19 @@ def full_hex(colour: str) -> str | None:
 
 
 def contrast(one: str, other: str) -> float:
-    """Return the contrast ratio of two colours of the form `#44ff88`, from 1 to 21, in any order."""
+    """Return the contrast ratio of two colours, from 1 (equal) to 21 (black on white), in any order.
+
+    Both must have the form `#44ff88`; other forms raise ValueError or give a wrong ratio.
+    """
     low, high = sorted((_luminance(one), _luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 
 def text_on(colour: str) -> str:
-    """Return the text colour for a background: white if its contrast is at least 4.5, else black."""
+    """Return the text colour for a background such as `#44ff88`:
+
+    white if its contrast is at least 4.5, else black.
+    """
     return LIGHT if contrast(colour, LIGHT) >= READABLE else DARK
 
 

@@ -1,6 +1,7 @@
 """Errors that Evertalk raises on purpose.
 
 EvertalkError                     has a code and advice; people see the advice only
+├── NotFound                      an operator named an object that does not exist
 ├── BadInput                      the input cannot be used; nothing was stored
 │   ├── EmptyMessage
 │   ├── MessageTooLong
@@ -8,7 +9,7 @@ EvertalkError                     has a code and advice; people see the advice o
 │   ├── UnknownMessage
 │   ├── CannotEdit                the message is not the last question, or belongs to another person
 │   ├── CannotFork                the conversation cannot be copied up to this message
-│   ├── BadArguments              a command cannot use its arguments (core/command_arguments.py)
+│   ├── BadArguments              a command cannot use its arguments (core/commands/arguments.py)
 │   └── UnknownSession
 ├── SessionMoved                  the person continues in another session; look up which one
 ├── LeaseLost                     another process owns this turn; our write changed nothing
@@ -17,7 +18,7 @@ EvertalkError                     has a code and advice; people see the advice o
 │   └── HourCapReached            the cap of all anonymous visitors for this hour
 ├── CapHeld                       running calls hold the rest of the cap; the turn waits for them
 ├── ContextBudgetExceeded         parts that cannot be dropped do not fit; names the three largest
-├── ContradictoryPolicy           settings contradict each other, with their numbers (core/policy.py)
+├── ContradictoryPolicy           settings contradict each other, with their numbers (core/session/policy.py)
 │   └── NoRoom                    a model's window has no room for a conversation
 ├── BadContextConfig              an agent's context settings are invalid (core/context/overrides.py)
 ├── BadAgentConfig                an agent's row is invalid (shared/config/agents.py)
@@ -50,7 +51,11 @@ from shared.locales import catalogue
 
 
 class EvertalkError(Exception):
-    """Base of all errors with a code, a sentence and advice for people."""
+    """Base of all errors that Evertalk raises on purpose, with a code for clients and texts for people.
+
+    `reason` is the text for logs, by default the class's `sentence`. `advice` replaces the advice of the
+    class.
+    """
 
     sentence = "Something went wrong."
     """Text for people that says what happened; each class has its own."""
@@ -84,7 +89,7 @@ class ProcessStopped(EvertalkError):
 
 
 class BadInput(EvertalkError):
-    """The input cannot be used."""
+    """Input of a person, operator or client that cannot be used; nothing was stored."""
 
     sentence = "The input cannot be used."
     code = "bad_input"
@@ -95,14 +100,18 @@ class BadInput(EvertalkError):
 
     @classmethod
     def from_key(cls, key: str, **values: str | int) -> Self:
-        """Return an error whose advice is the catalogue's text of `key` with these values."""
+        """Return an error with the advice of `key` in the catalogue `commands`, in English, with `values`
+        filled in.
+
+        Key and values are kept, so that a channel can translate the advice.
+        """
         made = cls(catalogue("commands", "").say(key, **values))
         made.advice, made.key, made.values = str(made), key, values
         return made
 
 
 class EmptyMessage(BadInput):
-    """The message has no words."""
+    """Message without text and without files."""
 
     sentence = "The message has no words."
     code = "empty_message"
@@ -110,7 +119,7 @@ class EmptyMessage(BadInput):
 
 
 class MessageTooLong(BadInput):
-    """The message is longer than the limit."""
+    """Message with more characters (`chars`) than allowed (`limit`)."""
 
     sentence = "The message is longer than the limit."
     code = "message_too_long"
@@ -121,7 +130,7 @@ class MessageTooLong(BadInput):
 
 
 class UnreadableMessage(BadInput):
-    """The message holds bytes that are not text."""
+    """Message whose bytes are not text, such as binary data, NUL bytes or broken JSON."""
 
     sentence = "The message holds bytes that are not text."
     code = "unreadable_message"
@@ -140,13 +149,15 @@ class UnknownMessage(BadInput):
 
 
 class CannotEdit(BadInput):
-    """The message cannot be edited."""
+    """Message that the person may not edit now; `code` says why and selects the advice."""
 
     sentence = "The message cannot be edited."
 
     def __init__(self, code: str, *, turn: int = 0) -> None:
-        """Make the error for the reason `code`; `turn` is the newest turn with the message's question, 0 if
-        unknown.
+        """Make the error for a reason: `edit_busy`, `edit_changed`, `edit_not_last`, `edit_out_of_view` or
+        `edit_with_human`; another code raises KeyError.
+
+        `turn` is the newest turn with the message's question, 0 if unknown.
         """
         super().__init__(code)
         self.code = code
@@ -164,7 +175,7 @@ _NO_EDIT = {
 
 
 class CannotFork(BadInput):
-    """A new conversation cannot begin as a copy of this one."""
+    """Conversation that cannot be copied up to the chosen message; `code` says why and selects the advice."""
 
     sentence = "A new conversation cannot begin as a copy of this one."
 
@@ -183,7 +194,7 @@ _NO_FORK = {
 
 
 class OnHold(EvertalkError):
-    """Deletion refused because the person is on legal hold."""
+    """Refused deletion: the person is on legal hold. Nothing was deleted."""
 
     sentence = "What is kept of this person must not go just now."
     code = "on_hold"
@@ -199,7 +210,7 @@ class UnknownSession(BadInput):
 
 
 class SessionMoved(EvertalkError):
-    """The conversation continues in another session of the same person."""
+    """Request for a session whose person continues in another session; look up which one and retry there."""
 
     sentence = "The conversation continues in another session of the same person."
     code = "session_moved"
@@ -207,14 +218,14 @@ class SessionMoved(EvertalkError):
 
 
 class LeaseLost(EvertalkError):
-    """Another process owns this turn now."""
+    """Write of a process that no longer owns the turn, since another one claimed it; nothing was changed."""
 
     sentence = "Another process owns this turn now."
     code = "fenced"
 
 
 class StaleView(EvertalkError):
-    """The view moved while we worked on it."""
+    """Write that was planned for an older state of the log's view; nothing was changed. Plan again."""
 
     sentence = "The view moved while we worked on it."
     code = "stale_view"
@@ -222,7 +233,12 @@ class StaleView(EvertalkError):
 
 
 class CapReached(EvertalkError):
-    """A spending cap is reached."""
+    """Model call refused because a spending cap of the day has too little left; nothing was spent.
+
+    `scope` is the kind of cap, such as `contact`, `session`, `network` or `total`. `timezone` names the zone
+    at
+    whose midnight the cap starts again.
+    """
 
     sentence = "A spending cap is reached."
     code = "cap_reached"
@@ -245,7 +261,7 @@ class CapReached(EvertalkError):
 
 
 class HourCapReached(CapReached):
-    """The hour's budget of anonymous visitors is spent."""
+    """Model call refused because all anonymous visitors together have spent their cap of the current hour."""
 
     sentence = "The hour's budget of anonymous visitors is spent."
     code = "hour_cap_reached"
@@ -260,7 +276,11 @@ class HourCapReached(CapReached):
 
 
 def cap_reached(scope: str, *, timezone: str, shortages: Sequence[Shortage] = ()) -> CapReached:
-    """Return the error for a spent cap; `scope` may have an id, as in `contact:7`."""
+    """Return, without raising it, the error for a spent cap: HourCapReached for scope `visitors`, else
+    CapReached.
+
+    `scope` may carry an id after a colon, as in `contact:7`; the error keeps only the part before it.
+    """
     kind = scope.partition(":")[0]
     made = HourCapReached if kind == "visitors" else CapReached
     return made(scope=kind, timezone=timezone, shortages=shortages)
@@ -275,7 +295,8 @@ def _describe_usage(shortages: Sequence[Shortage]) -> str:
 
 
 class CapHeld(EvertalkError):
-    """Running calls have reserved the rest of a spending cap."""
+    """Model call refused because running calls reserve the rest of a spending cap; the turn waits for them.
+    """
 
     sentence = "What a cap has left is set aside for calls that are under way."
     code = "cap_held"
@@ -286,14 +307,18 @@ class CapHeld(EvertalkError):
 
 
 BUDGET_WARNING = "budget_warning"
+"""Code of the notice, sent once a day, that most of a spending limit is used; it is no error."""
 BUDGET_WARNING_ADVICE = (
     "Most of today's spending limit is used. I go on until it is reached; /budget shows how much is left."
 )
-"""Advice of the notice, sent once a day, that most of a spending limit is used; it is no error."""
+"""Text of the notice `BUDGET_WARNING`, in English."""
 
 
 class ContextBudgetExceeded(EvertalkError):
-    """Parts of a prompt that must be kept are larger than the model's window."""
+    """Request whose parts that must be kept exceed `hard`, the most tokens that a request may have.
+
+    `largest` has the largest parts as pairs of name and tokens.
+    """
 
     sentence = "What may never be dropped does not fit into the model's window."
     code = "context_budget_exceeded"
@@ -309,7 +334,7 @@ class ContextBudgetExceeded(EvertalkError):
 
 
 class StorageUnavailable(EvertalkError):
-    """The database cannot be reached or cannot write."""
+    """Failure of the database: it cannot be reached, or it cannot write. Nothing was acknowledged."""
 
     sentence = "The database cannot be reached or cannot write."
     code = "storage_unavailable"
@@ -317,11 +342,12 @@ class StorageUnavailable(EvertalkError):
 
 
 class ModelError(EvertalkError):
-    """The model's provider did not answer as it should."""
+    """Base of all failures of a model call, whether the provider refused, failed or was silent."""
 
     sentence = "The model's provider did not answer as it should."
     code = "model_error"
     transient = True
+    """True if the same request may succeed later, so that the turn waits for the model and is retried."""
     elsewhere = False
     """True if a fallback model may answer instead."""
     answered = False
@@ -337,8 +363,11 @@ class ModelError(EvertalkError):
 
     @property
     def form_reason(self) -> str:
-        """Reason to show in a form that may call any address: a JSON error's status and message, our own
-        text, or the name of the causing exception's class.
+        """Reason to show in a form where an operator may enter any server address.
+
+        It is `shown` if set. Otherwise it is this error's own text, or, if another exception caused it, only
+        the
+        name of that exception's class.
         """
         if self.shown is not None:
             return self.shown
@@ -346,7 +375,10 @@ class ModelError(EvertalkError):
 
 
 class ModelUnavailable(ModelError):
-    """The provider is overloaded, silent or unreachable."""
+    """Provider that is overloaded, silent or unreachable, or whose stream was cut.
+
+    A later retry may succeed.
+    """
 
     sentence = "The provider is overloaded, silent or unreachable."
     code = "model_unavailable"
@@ -358,13 +390,17 @@ class ModelUnavailable(ModelError):
 
 
 class EncoderEnded(ModelUnavailable):
-    """The encoder ended at a text, or answers other texts but not this one; no person reads of it."""
+    """Failure of an encoder of texts at one text: its process ended there, or its server answers all other
+    texts.
+
+    People never see this error.
+    """
 
     sentence = "The encoder ended at a text, or answers other texts but not this one; no person reads of it."
 
 
 class ModelBusy(ModelError):
-    """The provider asks us to wait."""
+    """Refusal of the provider, as with status 429, that asks to wait `retry_after_seconds` before a retry."""
 
     sentence = "The provider asks us to wait."
     code = "model_busy"
@@ -380,7 +416,7 @@ class ModelBusy(ModelError):
 
 
 class ModelRefusedAccount(ModelError):
-    """The provider refuses our account: key, billing or quota."""
+    """Refusal of our account by the provider, because of its key, billing or quota; an operator must act."""
 
     sentence = "The provider refuses our account: key, billing or quota."
     code = "model_refused_account"
@@ -392,13 +428,20 @@ class ModelRefusedAccount(ModelError):
 
 
 class ModelRedirected(ModelRefusedAccount):
-    """A server of models or tools sends requests on to another server; nothing was sent there."""
+    """Redirect to another server by a server of models or tools.
+
+    It was not followed; nothing was sent there.
+    """
 
     sentence = "A server of models or tools sends requests on to another server; nothing was sent there."
 
 
 class PromptTooLong(ModelError):
-    """The request is larger than the model's window."""
+    """Refusal of a request that is larger than the model's window.
+
+    `tokens` is the size of the request and `maximum` that of the window; each is None if the provider did not
+    report it.
+    """
 
     sentence = "The request is larger than the model's window."
     code = "prompt_too_long"
@@ -411,7 +454,7 @@ class PromptTooLong(ModelError):
 
 
 class ContentRefused(ModelError):
-    """The provider's rules on content forbid this request, or the answer to it."""
+    """Refusal of this request, or of the answer to it, by the provider's rules on content."""
 
     sentence = "The provider's rules on content forbid this request, or the answer to it."
     code = "content_refused"
@@ -424,7 +467,10 @@ class ContentRefused(ModelError):
 
 
 class ModelAnswerUnusable(ModelError):
-    """The model answered several times what cannot be used."""
+    """Answer of the model's server that cannot be used:
+
+    it is empty, endless, or not valid JSON, for example.
+    """
 
     sentence = "The model answered several times what cannot be used."
     code = "model_answer_unusable"
@@ -448,7 +494,7 @@ class ModelAnswerUnusable(ModelError):
 
 
 class ModelGaveUp(ModelError):
-    """The provider answered for ten minutes that it cannot answer now."""
+    """End of a turn whose provider was busy or failing for ten minutes; only `/retry` asks it again."""
 
     sentence = "The provider answered for ten minutes that it cannot answer now."
     code = "model_gave_up"
@@ -460,7 +506,7 @@ class ModelGaveUp(ModelError):
 
 
 class ModelRejectedRequest(ModelError):
-    """The provider found our request invalid."""
+    """Rejection of our request as invalid, for a reason that no other error names; a retry fails again."""
 
     sentence = "The provider found our request invalid."
     code = "model_rejected_request"

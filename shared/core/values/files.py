@@ -30,7 +30,9 @@ PAPER_MIMES = (
     RTF,
     "text/rtf",
 )
+"""MIME types of documents with text that can be read: current office formats, e-books and RTF."""
 OLD_PAPER_MIMES = ("application/msword", "application/vnd.ms-excel", "application/vnd.ms-powerpoint")
+"""MIME types of office documents in Microsoft's formats from before 2007."""
 OUTLOOK = "application/vnd.ms-outlook"
 MAIL = "message/rfc822"
 ZIP = "application/zip"
@@ -41,11 +43,18 @@ OTHER_MIMES = (
 """More types that can be read; pictures among them are stored as JPEG or PNG."""
 PICTURE_MIMES = (JPEG, "image/png", "image/gif", "image/webp")
 FILES = "/api/v1/attachments"
+"""URL path of stored files; the public id of a file follows it."""
 NAME_CHARS = 120
+"""Most characters of a file's name; `clean_name` shortens longer ones."""
 
 Unread = Literal["file_unknown_kind", "file_unreadable", "file_empty", "file_locked"]
+"""Keys of the texts that tell people why a file was not read."""
 DocumentKind = Literal["pdf", "paper", "page", "form", "text"]
-"""Kinds of documents that only the separate file-opening process reads."""
+"""Kinds of documents that only the separate file-opening process reads.
+
+`paper` is an office document, e-book or archive, `page` HTML, `form` a contact card, calendar, notebook or
+mail.
+"""
 
 _SAVED_AS_THEY_ARE = frozenset({PDF, *PAPER_MIMES, *OLD_PAPER_MIMES, OUTLOOK, MAIL, ZIP, *AUDIO_MIMES})
 _MAGIC = (
@@ -55,6 +64,7 @@ _MAGIC = (
     (b"GIF89a", "image/gif"),
 )
 GZIPPED = b"\x1f\x8b\x08"
+"""First bytes of gzip data."""
 _PAPERS = (GZIPPED, b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"{\\rtf")
 _PAGE = re.compile(rb"<(?:!doctype\s{1,9}html|html)[\s>]", re.IGNORECASE)
 _PDF_HEAD_BYTES = 1_024
@@ -89,7 +99,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """Text and pictures read from a file; `truncated` says that its text was cut."""
+    """Text and pictures read from a file; `truncated` is True if its text was cut to a limit."""
 
     name: str
     text: str
@@ -107,7 +117,7 @@ class NotRead:
 
 
 class Refused(Exception):
-    """Signal that an opened file is of a kind that cannot be read; `reason` as in NotRead."""
+    """Exception in the file-opening process for a file that cannot be read; `reason` as in NotRead."""
 
     def __init__(self, reason: Unread) -> None:
         super().__init__(reason)
@@ -116,7 +126,10 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
-    """Stored file of a message, as clients receive it; `id` is the public id."""
+    """Stored file of a message, as clients receive it; `id` is the public id, `size` is in bytes.
+
+    `width` and `height` are pixels, None if the file is no picture.
+    """
 
     id: str
     name: str
@@ -128,7 +141,10 @@ class Attached:
     """True if the file's text is longer than the part that is read."""
 
     def to_payload(self) -> dict[str, Any]:
-        """Return the file as the protocol has it: in live events, in the history and after an upload."""
+        """Return the file as JSON of the protocol, as in live events, in the history and after an upload.
+
+        `width` and `height` are present only for pictures, `cut` only if True.
+        """
         told: dict[str, Any] = {
             "id": self.id,
             "name": self.name,
@@ -150,7 +166,12 @@ class Served:
     body: bytes
 
     def headers(self) -> Mapping[str, str]:
-        """Return the HTTP headers: pictures are shown inline, everything else is saved and never executed."""
+        """Return the HTTP headers of the response: pictures are shown inline, all other files are saved as
+        downloads.
+
+        Types outside a list of known documents and sounds are sent as plain text, so that no browser executes
+        them.
+        """
         inline = self.mime in PICTURE_MIMES
         return {
             "Content-Type": self.mime
@@ -164,7 +185,7 @@ class Served:
 
 
 def picture_mime(content: bytes) -> str | None:
-    """Return the MIME type of a picture by its first bytes; None for types that models do not read."""
+    """Return the MIME type of a JPEG, PNG, GIF or WebP picture by its first bytes; None for other content."""
     for magic, mime in _MAGIC:
         if content.startswith(magic):
             return mime
@@ -172,7 +193,7 @@ def picture_mime(content: bytes) -> str | None:
 
 
 def document_kind(content: bytes) -> DocumentKind | None:
-    """Return the kind of a document by its bytes; None for plain text and for unknown kinds."""
+    """Return the kind of a document by its bytes, never `text`; None for plain text and for unknown kinds."""
     if find_pdf(content) is not None:
         return "pdf"
     if content.startswith(_PAPERS):
@@ -184,15 +205,19 @@ def document_kind(content: bytes) -> DocumentKind | None:
 
 
 def find_pdf(content: bytes) -> int | None:
-    """Return the byte at which a PDF begins, also after junk of a mail or web server; None for
-    other files.
+    """Return the byte offset at which a PDF begins, after at most 1,024 bytes of junk; None for other files.
     """
     at = content.find(b"%PDF-", 0, _PDF_HEAD_BYTES)
     return at if at == 0 or (at > 0 and _PDF_BODY.search(content, at)) else None
 
 
 def form_kind(content: bytes) -> Literal["card", "notebook", "mail"] | None:
-    """Return the kind of a structured text file, such as a contact card; None for other files."""
+    """Return the kind of a structured text file; None for other files.
+
+    `card` is a contact card or a calendar, `notebook` a Jupyter notebook, `mail` a text with at least three
+    mail
+    headers.
+    """
     start = content[:2_048].removeprefix(b"\xef\xbb\xbf").lstrip()
     if _CARD.match(start):
         return "card"
@@ -221,7 +246,10 @@ def is_picture(content: bytes) -> bool:
 
 
 def clean_name(name: str) -> str:
-    """Return a file's name without folders and without misleading characters; never empty."""
+    """Return a file's name without folders and misleading characters, at most `NAME_CHARS` long.
+
+    A longer name keeps its suffix. The result is `file` if nothing remains.
+    """
     last = name.replace("\\", "/").rpartition("/")[2]
     words = " ".join(_NOT_IN_NAMES.sub("", last).split()).strip(". ")
     if len(words) <= NAME_CHARS:

@@ -45,10 +45,12 @@ NO_NAMES = frozenset(
     | {"Friday", "Saturday", "Sunday", "January", "February", "March", "April", "May", "June", "July"}
     | {"August", "September", "October", "November", "December"}
 )
+"""Capitalised words that are never taken for names, such as greetings, weekdays and months."""
 
 
 def identifiers_of(text: str, *, most: int = 60, redacted: bool = False) -> tuple[str, ...]:
-    """Return URLs, e-mail addresses, paths, numbers and names, each once, at most `most`, in their order.
+    """Return URLs, e-mail addresses, paths, numbers and names in a text, each once, the first `most` in text
+    order.
 
     Numbers have at least two characters. Secrets are removed first, unless `redacted` says that this was
     done.
@@ -97,20 +99,20 @@ def names_of(text: str) -> tuple[str, ...]:
 
 
 def numbers_of(text: str) -> tuple[str, ...]:
-    """Return the numbers in a text as they are written, each once."""
+    """Return the numbers in a text as they are written, each once, in order, including single digits."""
     return tuple(dict.fromkeys(match[0] for match in NUMBER.finditer(text)))
 
 
 def quotations_of(text: str) -> tuple[str, ...]:
-    """Return the texts between quotation marks, each once, without the marks."""
+    """Return the texts of 2 to 80 characters between quotation marks, each once, in order, without marks."""
     groups: Iterable[tuple[str, ...]] = (match.groups("") for match in QUOTED.finditer(text))
     return tuple(dict.fromkeys("".join(group) for group in groups))
 
 
 def merge_identifiers(old: Iterable[str], new: Iterable[str], *, most: int = 50) -> tuple[str, ...]:
-    """Return old and new identifiers, new ones last; above `most`, the oldest are dropped.
+    """Return old identifiers, then new ones, each once; above `most`, the first and oldest are dropped.
 
-    Numbers of fewer than 5 digits and single words of longer names are left out.
+    Numbers of fewer than 5 digits are left out, as are words that are part of a longer name in the result.
     """
     fresh = tuple(dict.fromkeys(new))
     kept = [found for found in dict.fromkeys(old) if found not in fresh]

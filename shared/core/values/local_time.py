@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 
 
 def moment_text(moment: datetime, zone: str) -> str:
-    """Return a time in words, with its UTC offset and in UTC.
+    """Return a time as a sentence for the model: weekday, ISO time with UTC offset, zone, and the time in
+    UTC.
 
     `moment` must be in the zone already; `zone` is the zone's name.
     """
@@ -26,7 +27,10 @@ def day_text(day: date) -> str:
 
 
 def distance_text(day: date, today: date) -> str:
-    """Return how long ago a day was, seen from `today`, such as `12 days ago` or `5 months ago`."""
+    """Return how long ago `day` was, seen from `today`, such as `12 days ago`, `5 months ago` or `today`.
+
+    Months count from 60 days, years from 730 days. A later day gives `in the future`.
+    """
     days = (today - day).days
     if days <= 0:
         return "today" if days == 0 else "in the future"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 REPLACEMENT = "\ufffd"
+"""Character U+FFFD, which replaces characters that the database or a screen cannot hold."""
 
 
 def storable(text: str) -> str:
@@ -22,7 +23,7 @@ def storable(text: str) -> str:
 
 
 def storable_json(value: Any) -> Any:
-    """Return a JSON value with `storable` applied to all its texts and keys."""
+    """Return a JSON value with `storable` applied to all its texts and keys; tuples become lists."""
     match value:
         case str():
             return storable(value)
@@ -54,6 +55,7 @@ def ends_in_half(text: str) -> bool:
 
 Role = Literal["user", "assistant"]
 Author = Literal["person", "assistant", "tool", "operator", "program"]
+"""Author of a log entry; `program` stands for Evertalk itself, such as a reminder, `operator` for a human."""
 BEGINNERS: frozenset[Author] = frozenset({"person", "program", "operator"})
 """Authors whose message can begin a turn: a person, the program (a reminder), or an operator."""
 
@@ -69,7 +71,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """Picture of a message by the id of its attachment; `description` replaces it in later requests."""
+    """Picture of a message by the id of its attachment.
+
+    `description` is text that replaces the picture in later requests; empty until there is one.
+    """
 
     attachment_id: int
     mime: str
@@ -78,7 +83,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUse:
-    """Call of a tool by the model."""
+    """Call of a tool by the model; `id` is the provider's id of the call, which its result repeats."""
 
     id: str
     name: str
@@ -115,10 +120,12 @@ class ProviderBlock:
 
     @property
     def kind(self) -> str:
+        """Type of the block by the provider's name; empty if it has none."""
         return str(self.raw.get("type", ""))
 
 
 Block = Text | Image | ToolUse | ToolResult | Thinking | ProviderBlock
+"""Part of a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +142,7 @@ def text_message(role: Role, text: str) -> Message:
 
 
 def text_of(blocks: Iterable[Block]) -> str:
-    """Return the text blocks of a message, joined by empty lines."""
+    """Return the non-empty text blocks of a message, texts of files included, joined by empty lines."""
     return "\n\n".join(block.text for block in blocks if isinstance(block, Text) and block.text)
 
 
@@ -151,7 +158,7 @@ ERASED = "[erased]"
 
 
 def is_erased(blocks: Sequence[Block]) -> bool:
-    """Return whether all content of a message was erased."""
+    """Return whether all content of a message was erased; False for a message without blocks."""
     return bool(blocks) and all(isinstance(one, Text) and one.text == ERASED for one in blocks)
 
 
@@ -160,12 +167,18 @@ FILE_OPENED = "[File "
 
 
 def is_typed(block: Block) -> bool:
-    """Return whether a block is text that the person typed, quotes included, and not the text of a file."""
+    """Return whether a block is text that the person typed, quotes of other messages included.
+
+    Pictures and the texts of files are not.
+    """
     return isinstance(block, Text) and block.attachment_id is None and not block.text.startswith(FILE_OPENED)
 
 
 def with_own_text(blocks: Sequence[Block], text: str) -> tuple[Block, ...]:
-    """Return the blocks with the typed text replaced by `text`; files stay. An empty text removes it."""
+    """Return the blocks with the typed text, which is the first block, replaced by `text`; files stay.
+
+    A blank `text` removes it. Blocks without typed text get `text` as their first block.
+    """
     rest = tuple(blocks[1:] if blocks and is_typed(blocks[0]) else blocks)
     return (Text(text=text), *rest) if text.strip() else rest
 
@@ -182,9 +195,11 @@ def is_file(block: Block) -> bool:
 
 
 def swap_file(blocks: Sequence[Block], file: Sequence[Block], *, place: int | None) -> tuple[Block, ...]:
-    """Return the blocks with the file at index `place` replaced; None inserts it after the typed text.
+    """Return the blocks with the file number `place` (from 0) replaced by the blocks `file`.
 
-    A text and the pictures after it count as one file, such as a document with scanned pages.
+    None inserts the file before the others, after the typed text; a number above the last appends it. A text
+    and
+    the pictures after it count as one file, such as a document with scanned pages.
     """
     head = tuple(blocks[:1] if blocks and is_typed(blocks[0]) else ())
     files: list[list[Block]] = []
@@ -201,9 +216,11 @@ def swap_file(blocks: Sequence[Block], file: Sequence[Block], *, place: int | No
 
 
 def swap_text(blocks: Sequence[Block], before: Sequence[Block], after: Sequence[Block]) -> tuple[Block, ...]:
-    """Return the blocks of several messages with one message's typed text replaced.
+    """Return the blocks of several joined messages after the typed text of one of them was edited.
 
-    `before` and `after` are the blocks of that message before and after its edit.
+    `before` and `after` are the blocks of that message before and after its edit. Each typed block with the
+    old
+    text gets the new one; empty texts are dropped.
     """
     old, new = own_text_of(before), own_text_of(after)
     swapped = (
@@ -214,16 +231,17 @@ def swap_text(blocks: Sequence[Block], before: Sequence[Block], after: Sequence[
 
 
 def tool_uses(blocks: Iterable[Block]) -> tuple[ToolUse, ...]:
-    """Return the tool calls among the blocks."""
+    """Return the tool calls among the blocks, in order."""
     return tuple(block for block in blocks if isinstance(block, ToolUse))
 
 
 def tool_results(blocks: Iterable[Block]) -> tuple[ToolResult, ...]:
-    """Return the tool results among the blocks."""
+    """Return the tool results among the blocks, in order."""
     return tuple(block for block in blocks if isinstance(block, ToolResult))
 
 
 def block_to_json(block: Block) -> dict[str, Any]:
+    """Return a block as JSON for the database, with its kind in `type`; `block_from_json` reads it."""
     match block:
         case Text(text=text, attachment_id=None):
             return {"type": "text", "text": text}
@@ -245,7 +263,7 @@ def block_to_json(block: Block) -> dict[str, Any]:
 def block_from_json(raw: Mapping[str, Any]) -> Block:
     """Return the block that `block_to_json` wrote.
 
-    Raises ValueError for a type that this version does not know.
+    Raises ValueError for a type that this version does not know, KeyError for a missing field.
     """
     match raw["type"]:
         case "text":
@@ -269,10 +287,12 @@ def block_from_json(raw: Mapping[str, Any]) -> Block:
 
 
 def blocks_to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
+    """Return blocks as a JSON list for the database, in order."""
     return [block_to_json(block) for block in blocks]
 
 
 def blocks_from_json(raw: Iterable[Mapping[str, Any]]) -> tuple[Block, ...]:
+    """Return the blocks that `blocks_to_json` wrote. Raises as `block_from_json` does."""
     return tuple(
         [
             Text(text=item["text"]) if item["type"] == "text" and len(item) == 2 else block_from_json(item)
@@ -282,9 +302,13 @@ def blocks_from_json(raw: Iterable[Mapping[str, Any]]) -> tuple[Block, ...]:
 
 
 NOT_EXECUTED = "[not executed]"
+"""Error text of a tool result that `repair` adds for a call without one."""
 NO_OUTPUT = "[no output]"
+"""Text that replaces a blank tool result, since providers refuse empty ones."""
 EARLIER = "[The beginning of this conversation is not shown.]"
+"""Text of the user message that `repair` puts before a leading answer."""
 GO_ON = "[Please continue.]"
+"""Text of the user message that `repair` adds after a trailing answer."""
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -293,8 +317,11 @@ def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return messages that providers accept: roles alternate from user to user, every tool call has its
     result.
 
-    A missing result is added, a result without its call and empty blocks are dropped. Valid messages are
-    returned unchanged; an empty list stays empty.
+    A missing result is added. Blank texts, results without a call, calls with a bad id or name, reasoning
+    without
+    signature and reasoning at the end of a message are dropped. Valid messages are returned unchanged; an
+    empty
+    list stays empty.
     """
     if _is_fine(messages):
         return tuple(messages)
@@ -445,7 +472,7 @@ def _frame(messages: list[Message]) -> tuple[Message, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """Tool as the model sees it; `input_schema` is a JSON schema of type object."""
+    """Tool that a request offers to the model; `input_schema` is a JSON schema of type object."""
 
     name: str
     description: str

@@ -14,6 +14,7 @@ from itertools import pairwise
 from statistics import median
 
 OLD_AFTER_MONTHS = 12
+"""Months after which `are_old` calls a price list old."""
 _MONTH = re.compile(r"(\d{4})-(\d\d)")
 _MARGIN = 10
 """Divisor of the safety margin: an estimate may be a tenth too low."""
@@ -41,7 +42,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Prices of a model in dollars per million tokens."""
+    """Prices of a model in dollars per million tokens, from the day `starts` on."""
 
     input: float
     output: float
@@ -78,10 +79,13 @@ def cost_micro(usage: Usage, prices: Prices | None) -> int | None:
 
 
 def worst_case_micro(context_tokens: int, max_output: int, prices: Prices, *, hour: bool = False) -> int:
-    """Return the micro-dollars to reserve: the whole prompt written to the cache, and the longest answer.
+    """Return the most micro-dollars that a call can cost, to be reserved before it, rounded up.
 
-    The provider may count a tenth more than was estimated, so the prompt may also reach the size of the
-    higher price. `hour` uses the price of a cache kept for an hour.
+    The prompt is priced a tenth above `context_tokens`, since the provider may count more, and as if all of
+    it
+    were written to the cache; the answer has `max_output` tokens. `hour` uses the price of a cache kept for
+    an
+    hour.
     """
     prompt = context_tokens + -(-context_tokens // _MARGIN)
     of_input, of_output, of_read, of_write, share = _in_whole_shares(prices)
@@ -114,19 +118,19 @@ class Shortage:
 def affordable_output(
     context_tokens: int, most: int, micro: int, prices: Prices, *, hour: bool = False
 ) -> int:
-    """Return the largest answer, up to `most` tokens, that `micro` micro-dollars pay for at worst; -1 if
-    none.
+    """Return the most answer tokens, up to `most`, that `micro` micro-dollars pay for at worst after this
+    prompt.
 
-    `hour` uses the price of a cache kept for an hour.
+    Returns -1 if they do not even pay for the prompt. `hour` uses the price of a cache kept for an hour.
     """
     return _find_most(most, micro, lambda tokens: worst_case_micro(context_tokens, tokens, prices, hour=hour))
 
 
 def affordable_input(most: int, output_tokens: int, micro: int, prices: Prices, *, hour: bool = False) -> int:
-    """Return the largest prompt, up to `most` tokens, that `micro` micro-dollars pay for at worst; -1 if
-    none.
+    """Return the most prompt tokens, up to `most`, that `micro` micro-dollars pay for at worst with this
+    answer.
 
-    `hour` uses the price of a cache kept for an hour.
+    Returns -1 if they do not even pay for the answer. `hour` uses the price of a cache kept for an hour.
     """
     return _find_most(most, micro, lambda tokens: worst_case_micro(tokens, output_tokens, prices, hour=hour))
 
@@ -145,13 +149,19 @@ def micro_per_input_token(prices: Prices) -> float:
 
 
 def price_on(day: date, prices: Sequence[Prices]) -> Prices | None:
-    """Return the newest price in force on `day`; the first one if all begin later, None without prices."""
+    """Return the prices in force on `day`, those that began last.
+
+    If all begin later, the first of the sequence is returned; None if there are no prices.
+    """
     begun = [price for price in prices if not price.starts or price.starts <= day.isoformat()]
     return max(begun, key=lambda price: price.starts) if begun else next(iter(prices), None)
 
 
 def are_old(prices: Prices, today: date) -> bool:
-    """Return whether prices are dated more than OLD_AFTER_MONTHS months ago; False without a date."""
+    """Return whether prices date from more than 12 calendar months before `today`; False without a date.
+
+    The date is the later one of `dated` and `starts`.
+    """
     known = _MONTH.match(max(prices.dated, prices.starts))
     if known is None:
         return False
@@ -192,15 +202,20 @@ def _exact_price(price: float) -> Fraction:
 
 
 SHORT_LIFE = timedelta(minutes=5)
+"""Usual lifetime of a provider's prompt cache."""
 LONG_LIFE = timedelta(hours=1)
+"""Long lifetime of a provider's prompt cache, which costs more to write."""
 TURNS_LOOKED_AT = 20
+"""Newest gaps between turns from which `median_gap` computes its median."""
 
 
 def cache_life(times: Sequence[datetime]) -> timedelta:
-    """Return the cache lifetime that costs less, from the start times of the last turns in any order.
+    """Return the cache lifetime that costs less, five minutes or an hour, for the start times of the last
+    turns.
 
-    The long life costs more to write. It pays for people who mostly return within the hour, but not within
-    five minutes. Without a rhythm the short life is the smaller mistake.
+    `times` may be in any order. An hour is chosen if the median gap is above five minutes and at most an
+    hour;
+    with fewer than three gaps it is five minutes, the smaller mistake.
     """
     gap = median_gap(times)
     return LONG_LIFE if gap is not None and SHORT_LIFE < gap <= LONG_LIFE else SHORT_LIFE

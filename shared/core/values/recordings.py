@@ -13,9 +13,11 @@ _ENDINGS = {
     "audio/flac": "flac",
 }  # fmt: skip
 AUDIO_MIMES = tuple(_ENDINGS)
+"""MIME types of recordings that can be transcribed."""
 SpeechFormat = Literal["opus", "mp3"]
 """Audio formats of spoken answers: Opus for Telegram's voice notes, MP3 for browsers."""
 SPEECH_MIMES: dict[SpeechFormat, str] = {"opus": "audio/ogg", "mp3": "audio/mpeg"}
+"""MIME type of each format of spoken answers."""
 HEARD = "🎤"
 """Sign before text that was transcribed, not typed."""
 RECORDING_NOTE = "[voice message]"
@@ -47,21 +49,25 @@ class Recording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingLimits:
-    """Limits of transcription, and its price per minute in micro-dollars (None if unknown)."""
+    """Limits of transcription: the longest recording in minutes, the largest in bytes, and the price.
+
+    `micro_per_minute` is in micro-dollars, None if unknown.
+    """
 
     minutes: float
     bytes: int
     micro_per_minute: int | None = None
 
     def cost_micro(self, seconds: float) -> int | None:
-        """Return the price of transcribing in micro-dollars, rounded up; None if the price is unknown."""
+        """Return the price of transcribing `seconds`, in micro-dollars, rounded up; None if it is unknown."""
         if self.micro_per_minute is None:
             return None
         return math.ceil(self.micro_per_minute * seconds / 60)
 
     def estimate_seconds(self, recording: Recording) -> float:
-        """Return the length in seconds, at most the limit; without a stated length, the longest for this many
-        bytes.
+        """Return the length of a recording in seconds, at most the limit.
+
+        Without a stated length it is the longest that its bytes can hold, at 1,500 bytes per second.
         """
         most = self.minutes * 60
         if recording.seconds is not None:
@@ -70,7 +76,7 @@ class RecordingLimits:
 
 
 def audio_mime(content: bytes) -> str | None:
-    """Return the MIME type of audio by its first bytes; None for types that no service transcribes."""
+    """Return the MIME type of a sound file by its first bytes; None if it is not one of `AUDIO_MIMES`."""
     for magic, mime in _MAGIC:
         if content.startswith(magic):
             return mime
@@ -81,7 +87,10 @@ def audio_mime(content: bytes) -> str | None:
 
 
 def header_seconds(content: bytes, mime: str) -> float | None:
-    """Return the length in seconds that the header states; None if it states none. Nothing is decoded."""
+    """Return the length in seconds that the header states, without decoding; None if it states none.
+
+    Only Ogg with Opus, WAV and MP4 are read; the other types give None.
+    """
     match mime:
         case "audio/ogg":
             return _ogg_seconds(content)
@@ -93,7 +102,7 @@ def header_seconds(content: bytes, mime: str) -> float | None:
 
 
 def silence(*, seconds: int = 1) -> bytes:
-    """Return a WAV file of silence, for testing a transcription service."""
+    """Return a WAV file of silence (16 kHz, mono, 16 bits), for testing a transcription service."""
     rate, size = 16_000, 2 * 16_000 * seconds
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
     return (

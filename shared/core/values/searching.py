@@ -12,7 +12,9 @@ _WORD = re.compile(r"\w+")
 PIECE_CHARS = 700
 """Most characters of a passage: long enough to state something, short enough to be quoted."""
 WORDS_AT_MOST = 4_000
+"""Most words that `searchable` keeps of its texts together."""
 WORD_CHARS = 60
+"""Most characters of a word; `words_of` cuts longer ones."""
 PLAIN = "simple"
 """Name of the Postgres dictionary that leaves words unchanged."""
 _DICTIONARIES = {
@@ -26,6 +28,7 @@ _DICTIONARIES = {
     "Russian": "russian",
 }
 DICTIONARIES = (PLAIN, *_DICTIONARIES.values())
+"""Names of the Postgres dictionaries that texts are indexed with, `PLAIN` first."""
 _MONTHS = {
     "english": "January February March April May June July August September October November December",
     "german": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
@@ -72,8 +75,9 @@ _CHARS_LOOKED_AT = 20_000
 
 
 def words_of(text: str) -> Iterator[str]:
-    """Yield the words of a text in lower case; scripts without blanks give each pair of neighbouring
-    characters.
+    """Yield the words of a text in order, in lower case, repeated words included, each cut to 60 characters.
+
+    Scripts without blanks between words, such as Chinese, give each pair of neighbouring characters.
     """
     for run in _RUN.findall(unicodedata.normalize("NFKC", text).casefold()):
         if is_unspaced(run[0]) and len(run) > 1:
@@ -83,7 +87,7 @@ def words_of(text: str) -> Iterator[str]:
 
 
 def searchable(*texts: str) -> str:
-    """Return the words of texts, separated by blanks, in a form that Postgres reads as plain words."""
+    """Return the first 4,000 words of the texts, separated by blanks, as Postgres can index them."""
     words: list[str] = []
     for text in texts:
         words.extend(words_of(text))
@@ -91,10 +95,12 @@ def searchable(*texts: str) -> str:
 
 
 def dictionary_of(text: str, *, otherwise: str = "", least: int = _LEAST_HITS) -> str:
-    """Return the Postgres dictionary for the clear language of a text, else `otherwise`, else that of its
-    script.
+    """Return the name of the Postgres dictionary for a text.
 
-    `least` is the number of function words that make a language clear.
+    It is that of the text's clear language (`simple` if Postgres has none for it), else `otherwise`, else
+    `russian` for a text with Cyrillic letters and `english` for others. `least` is the number of function
+    words
+    that make a language clear.
     """
     language = language_of(text, least=least)
     if language:
@@ -103,21 +109,25 @@ def dictionary_of(text: str, *, otherwise: str = "", least: int = _LEAST_HITS) -
 
 
 def date_words(day: date, dictionary: str = PLAIN) -> str:
-    """Return a day as people write it in the dictionary's language, such as `20 November 2026`."""
+    """Return a day as people write it in the dictionary's language, such as `20 November 2026`.
+
+    Dictionaries without names of months give English.
+    """
     months = _MONTHS.get(dictionary, _MONTHS["english"]).split()
     return f"{day.day} {months[day.month - 1]} {day.year}"
 
 
 def prevailing_dictionary(texts: Iterable[str]) -> str:
-    """Return the dictionary of texts that are too short to tell alone; empty if their languages
-    are unclear.
-    """
+    """Return the Postgres dictionary for the common language of short texts; empty if it is unclear."""
     language = language_of(" ".join(texts))
     return _DICTIONARIES.get(language, PLAIN) if language else ""
 
 
 def pieces(text: str, *, chars: int = PIECE_CHARS) -> tuple[str, ...]:
-    """Return the text in parts of at most `chars` characters, split between sentences where possible."""
+    """Return the text in parts of at most `chars` characters, split between sentences where possible.
+
+    A longer sentence is split at a blank. A blank text has no parts.
+    """
     text = text.strip()
     if len(text) <= chars:
         return (text,) if text else ()
@@ -150,12 +160,16 @@ def is_unspaced(char: str) -> bool:
 
 
 def normalise(text: str) -> str:
-    """Return the text without case, punctuation and repeated blanks, for comparisons."""
+    """Return the words of a text in lower case, without punctuation, with single blanks, for comparisons."""
     return " ".join(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
 def language_of(text: str, *, least: int = _LEAST_SMALL_WORDS) -> str | None:
-    """Return the language, such as "German", whose function words clearly prevail; None if none does."""
+    """Return the English name of a text's language, such as "German", by its function words; None if unclear.
+
+    A language is clear with at least `least` of them and twice as many as the second. Only the first 20,000
+    characters are read.
+    """
     hits: Counter[str] = Counter()
     for word in _LETTERS.findall(text[:_CHARS_LOOKED_AT].casefold()):
         hits.update(_LANGUAGES_OF.get(word, ()))

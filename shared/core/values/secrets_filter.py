@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 REDACTED = "[secret removed]"
+"""Text that replaces a secret."""
 
 _WHOLE = re.compile(
     r"""
@@ -62,7 +63,9 @@ _NAMES = ("pass", "key", "secret", "token", "пароль", "kennwort", "contras
 def redact(text: str) -> str:
     """Return the text with every recognisable secret replaced by `REDACTED`.
 
-    Costly patterns run only if a cheap test finds a reason.
+    Secrets are keys and tokens of known services, private keys, passwords after a name or in a URL, and
+    numbers
+    of payment cards. Costly patterns run only if a cheap test finds a reason.
     """
     digits = _MANY_DIGITS.search(text) is not None
     if digits or any(mark in text and _holds_one(text, words) for mark, words in _BEGINNINGS.items()):

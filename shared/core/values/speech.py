@@ -13,6 +13,10 @@ SPEECH_CHOICES: tuple[SpeechChoice, ...] = ("off", "on", "auto")
 MOST_SPOKEN_CHARS = 1_500
 """Most characters that are read aloud, about a minute and a half."""
 LeftOut = Literal["code", "table", "rest"]
+"""Parts of an answer that are not read aloud:
+
+code or formulas, tables, and the rest above the length limit.
+"""
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _MATH = re.compile(r"\$\$.+?\$\$", re.DOTALL)
@@ -39,9 +43,11 @@ _ENDS = re.compile(r"[.!?…。！？؟।]+[\s\"”’»)]*|\n")
 
 
 def spoken_text(markdown: str, say: Callable[[LeftOut], str], *, most: int = MOST_SPOKEN_CHARS) -> str:
-    """Return the text to read aloud; empty if nothing can be read.
+    """Return the text of a Markdown answer to read aloud, its beginning cut to `most` characters; empty if
+    none.
 
-    `say` returns the sentence that mentions left-out code, tables or the cut rest.
+    Code, formulas, tables, markup and emoji are removed. A sentence from `say` is added for each kind of part
+    that was left out, which may exceed `most`.
     """
     left_out: list[LeftOut] = []
     for what, pattern in _NOT_SPOKEN:

@@ -35,7 +35,12 @@ class Span(NamedTuple):
 
 
 def spoken_spans(text: str, today: date) -> tuple[Span, ...]:
-    """Return the past days that a text names, seen from `today`; empty if it names more than four spans."""
+    """Return the past days that a text names, as spans that begin today or earlier; empty if there are none.
+
+    Only the first 2,000 characters are read. A span that encloses another is dropped. If more than four
+    remain,
+    the result is empty, since such a text names too many days.
+    """
     text = unicodedata.normalize("NFKC", text[:CHARS_READ]).casefold().replace("\u0654", "").replace("ʼ", "'")
     spans = dict.fromkeys((*_dates(text, today), *_find_unspaced(text, today), *_find_spaced(text, today)))
     past = [span for span in spans if span.first <= today]

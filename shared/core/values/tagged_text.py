@@ -13,7 +13,10 @@ _CLOSING = re.compile(r"</([a-z][\w-]*+)>")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggedPassage:
-    """Passage with its tag; `start` and `end` include both tags."""
+    """Passage between an opening and a closing tag; `text` is without the tags.
+
+    `start` and `end` are positions in the whole text and include both tags.
+    """
 
     tag: str
     text: str
@@ -22,9 +25,12 @@ class TaggedPassage:
 
 
 def tagged_passages(text: str, names: Collection[str] = ()) -> Iterator[TaggedPassage]:
-    """Yield the passages from each opening tag to the next closing tag of that name, without overlaps.
+    """Yield the passages from each opening tag to the next closing tag of the same name, in order, without
+    overlaps.
 
-    `names` restricts the tags; empty allows all. The time is linear even for many tags that are never closed.
+    `names` restricts the tags; empty allows all lower-case names. The time is linear even for many tags that
+    are
+    never closed.
     """
     closings: dict[str, list[int]] = {}
     for closing in _CLOSING.finditer(text):

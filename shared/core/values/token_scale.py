@@ -13,6 +13,7 @@ turn only.
 """
 
 KINDS: tuple[Kind, ...] = ("steady", "notes", "summary", "talk", "passing")
+"""Kinds of text in the order in which a scale lists their ratios."""
 LEAST, MOST = 0.3, 4.0
 """Least and largest ratio of counted to estimated tokens; no tokenizer differs more."""
 
@@ -157,11 +158,15 @@ def learn_from_call(
     answer: int = 0,
     answered: int = 0,
 ) -> TokenScale:
-    """Return the scale after a counted call.
+    """Return the scale after a call for which the provider counted `counted` prompt tokens.
 
-    A further call of the same view teaches by the difference to the call before. For the first call of a
-    view, `foreseen` is the size counted before it and `added` the estimate of newer messages. `passes`
-    estimates what only this turn sends, `passed` is its count if reported. `answer` estimates an answer of
+    `whole` has the estimates of the request, `epoch` is that of its view. A further call of the same view
+    teaches
+    by the difference to the call before. For the first call of a view, `foreseen` is the size counted in
+    advance
+    (None if it was not) and `added` the estimate of newer messages. `passes` estimates what only this turn
+    sends,
+    None for its kind `passing`; `passed` is its count, None if not reported. `answer` estimates an answer of
     `answered` tokens; 0 for none.
     """
     moved = scale.epoch != epoch or len(scale.last) != 1 + len(KINDS)

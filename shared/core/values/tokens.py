@@ -24,16 +24,22 @@ from shared.core.values.messages import (
 )
 
 IMAGE_TOKENS = 1_600
+"""Estimated tokens of a picture."""
 MESSAGE_OVERHEAD = 4
+"""Estimated tokens that each message, or part of the system text, adds to its content."""
 TOOL_BLOCK_OVERHEAD = 10
+"""Estimated tokens that a tool call, a tool result or a provider's block adds to its content."""
 TOOLS_PRESENT = 549
 """Tokens that the provider adds once a request offers a tool (measured on the 4.5 family)."""
 PER_TOOL = 53
+"""Tokens that the provider adds for each offered tool, besides its description."""
 
 RATIO_LEAST, RATIO_MOST = 0.8, 2.5
+"""Bounds of the ratio of reported to estimated tokens."""
 _LEARNING_SHARE = 0.3
 
 Count = Callable[[str], int]
+"""Function that returns the tokens of a text."""
 
 
 # Tokens per character of the bundled vocabulary, by kind of character.
@@ -55,7 +61,10 @@ _OTHER_CHARACTER = 2.0
 
 
 def chars_over_four(text: str) -> int:
-    """Return the tokens of a text as a quarter of its characters plus 25 percent; the last fallback."""
+    """Return the tokens of a text as a quarter of its characters plus 25 percent, rounded up.
+
+    It is the last fallback, for texts that no better estimate can count.
+    """
     return math.ceil(len(text) / 4 * 1.25)
 
 
@@ -80,7 +89,7 @@ def estimate_messages(messages: Iterable[Message], count: Count) -> int:
 
 
 def estimate_tools(tools: Sequence[ToolSpec], count: Count) -> int:
-    """Return the estimated tokens of offered tools; 0 without tools."""
+    """Return the estimated tokens that tools add to a request, definitions included; 0 without tools."""
     if not tools:
         return 0
     return TOOLS_PRESENT + sum(PER_TOOL + count(text) for text in _describe_tools(tuple(tools)))
@@ -97,7 +106,7 @@ def tool_text(tool: ToolSpec) -> str:
 
 
 def estimate_system(parts: Iterable[SystemPart], count: Count) -> int:
-    """Return the estimated tokens of the parts of a system text."""
+    """Return the estimated tokens of the parts of a system text; empty parts count nothing."""
     return sum(MESSAGE_OVERHEAD + count(part.text) for part in parts if part.text)
 
 
@@ -114,17 +123,19 @@ def measure(reported: int | None, pending: int, estimate: int, ratio: float) -> 
 
 
 def compute_ratio(actual: int, estimated: int, otherwise: float) -> float:
-    """Return the reported tokens per estimated token of one request, between `RATIO_LEAST` and `RATIO_MOST`.
+    """Return the reported tokens per estimated token of one request, kept between 0.8 and 2.5.
 
-    Returns `otherwise`, within these bounds, if a count is missing.
+    Returns `otherwise`, within these bounds, if a count is 0.
     """
     seen = actual / estimated if actual > 0 and estimated > 0 else otherwise
     return min(RATIO_MOST, max(RATIO_LEAST, seen))
 
 
 def update_ratio(old: float, actual: int, estimated: int) -> float:
-    """Return the token ratio moved three tenths of the way to a new observation; without a count, the old
-    one.
+    """Return the token ratio moved three tenths of the way from `old` to a new observation, between 0.8 and
+    2.5.
+
+    The observation is `actual / estimated`; if one of them is 0, `old` is kept.
     """
     seen = actual / estimated if actual > 0 and estimated > 0 else old
     mixed = old * (1 - _LEARNING_SHARE) + seen * _LEARNING_SHARE

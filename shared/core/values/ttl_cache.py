@@ -16,7 +16,7 @@ _BEGAN = [0.0]
 
 
 def ttl_cache(maxsize: int) -> Callable[[Callable[_Asked, _Answer]], Callable[_Asked, _Answer]]:
-    """Return a decorator that caches results like `lru_cache`, until `clear_recent` empties the cache."""
+    """Return a decorator that caches up to `maxsize` results like `lru_cache`; `clear_recent` empties it."""
 
     def remembering(function: Callable[_Asked, _Answer]) -> Callable[_Asked, _Answer]:
         kept: Any = lru_cache(maxsize=maxsize)(function)
@@ -28,9 +28,9 @@ def ttl_cache(maxsize: int) -> Callable[[Callable[_Asked, _Answer]], Callable[_A
 
 
 def clear_recent(now: float) -> None:
-    """Empty all caches if `SECONDS_AT_MOST` have passed since the last time.
+    """Empty all caches made by `ttl_cache` if 600 seconds have passed since they were last emptied.
 
-    Call it every few seconds with a monotonic clock.
+    `now` is the time in seconds of a monotonic clock. Call it every few seconds.
     """
     if now - _BEGAN[0] < SECONDS_AT_MOST:
         return

@@ -13,10 +13,15 @@ _SYSTEMS = (
     ("Mac OS X", "macOS"), ("CrOS", "ChromeOS"), ("Linux", "Linux"),
 )  # fmt: skip
 MOST_CHARS = 500
+"""Characters of the header that are read."""
 
 
 def browser_name(user_agent: str) -> str:
-    """Return a name such as `Firefox on Linux`, made of our own words only; empty for an unknown program."""
+    """Return a browser's name such as `Firefox on Linux`, or only browser or system; empty for an unknown
+    program.
+
+    The name consists of our own words only, never of text from the header.
+    """
     said = user_agent[:MOST_CHARS]
     browser = next((name for mark, name in _BROWSERS if mark in said), "")
     system = next((name for mark, name in _SYSTEMS if mark in said), "")
