@@ -196,7 +196,8 @@ def gauge(budget: ContextBudget, used: int, reserved: int = 0) -> Gauge:
 
 
 def scale_parts(parts: Mapping[str, int], total: int) -> dict[str, int]:
-    """Return sizes scaled to whole numbers that add up to `total`, in the same order; all 0 if the sizes are.
+    """Return sizes scaled to whole numbers that add up to `total`, in the same order; all 0 if the sizes
+    are.
     """
     whole = sum(parts.values()) or 1
     made, seen = dict[str, int](), 0

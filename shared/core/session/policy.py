@@ -17,7 +17,7 @@ from shared.core.values.tokens import reply_tokens
 
 
 class ContradictoryPolicy(EvertalkError):
-    """Numbers of a policy that cannot hold together."""
+    """Context settings that contradict each other; `reason` names the settings and their numbers."""
 
     sentence = "Numbers of a policy that cannot hold together."
     code = "contradictory_policy"
@@ -27,7 +27,7 @@ class ContradictoryPolicy(EvertalkError):
 
 
 class NoRoom(ContradictoryPolicy):
-    """The model's window leaves no room for a conversation beside system and tools."""
+    """Model whose window leaves no room for a conversation besides system text and tools."""
 
     sentence = "The model's window leaves no room for a conversation beside system and tools."
     code = "no_room"
@@ -53,15 +53,20 @@ class ContextPolicy:
     context_window: int = 200_000
     """Most tokens of a model's window that are used, even if the window is larger."""
     max_output: int = 8_192
+    """Most tokens of an answer, also bounded by `max_output_share` of the window."""
     max_output_share: float = 0.2
+    """Most tokens of an answer, as a share of the window."""
     answer_least: int | None = None
     """Tokens left free for the answer next to the largest request; None leaves room for the longest answer.
 
     With a smaller number, messages that arrive while a summary is written may use the rest.
     """
     overhead: int = 1_024
+    """Tokens kept free in every request for errors of the estimate, or `overhead_share` if that is more."""
     overhead_share: float = 0.05
+    """Share of the window kept free for errors of the estimate."""
     reserve: int = 20_000
+    """Tokens of the window that the context limit leaves free."""
     reserve_leaves: int = 8_000
     """Tokens of the window that `reserve` must leave, or `reserve_leaves_share` of the window if that is
     less.
@@ -69,6 +74,7 @@ class ContextPolicy:
     The reserve shrinks on small windows to leave them.
     """
     reserve_leaves_share: float = 0.5
+    """Share of the window that `reserve` must leave, if that is less than `reserve_leaves`."""
     soft_budget: int | None = 16_000
     """Most tokens of the conversation besides system and tools; None sets no limit but the window."""
     fixed_share: float = 0.5
@@ -88,13 +94,16 @@ class ContextPolicy:
 
     # What the gauge shows.
     status_of: Literal["limit", "window"] = "limit"
+    """Number of tokens of which `warning_at` and `critical_at` are shares."""
     warning_at: float = 0.7
+    """Share from which the gauge shows the status `warning`."""
     critical_at: float = 0.9
+    """Share from which the gauge shows the status `critical`."""
     exact_outputs: bool = False
     """True stores the provider's token counts of answers; False stores the program's estimates."""
 
     def usable_window(self, window: int) -> int:
-        """Return how many tokens of a model's window are used."""
+        """Return how many of the `window` tokens of a model are used: at most `context_window`."""
         return min(window, self.context_window)
 
     def for_model(self, *, sees: bool, summarises: bool) -> ContextPolicy:
@@ -116,17 +125,21 @@ class ContextPolicy:
     def count_answer(
         self, blocks: Iterable[Block], *, reported: int | None, ratio: float, estimate: int
     ) -> int:
-        """Return the tokens to store for an answer.
+        """Return the tokens to store for an answer: the provider's count if `exact_outputs` is on, else
+        `estimate`.
 
         `reported` is the provider's count, None if unknown; `ratio` is the model's tokens per estimated
-        token; `estimate` is the program's own count.
+        token, by
+        which the count is divided.
         """
         return reply_tokens(
             blocks, exact=self.exact_outputs, reported=reported, ratio=ratio, estimate=estimate
         )
 
     def to_settings(self) -> dict[str, Any]:
-        """Return all settings, also those of the strategies, by the names that operators use."""
+        """Return all settings, also those of the strategies, by the names that operators use, without
+        `NO_SETTINGS`.
+        """
         held: dict[str, Any] = {}
         for one in fields(self):
             value = getattr(self, one.name)
@@ -171,14 +184,19 @@ def _values(strategy: Any) -> dict[str, Any]:
 
 
 def with_overrides(policy: ContextPolicy, **not_none: Any) -> ContextPolicy:
-    """Return the policy with each value that is not None. Raises ContradictoryPolicy."""
+    """Return the policy with the given settings changed, and checked; None leaves a setting as it is.
+
+    Raises ContradictoryPolicy if the result contradicts itself, TypeError for an unknown name.
+    """
     return apply_values(policy, {name: value for name, value in not_none.items() if value is not None})
 
 
 def apply_values(policy: ContextPolicy, values: Mapping[str, Any]) -> ContextPolicy:
-    """Return the policy with these values, checked. Raises ContradictoryPolicy.
+    """Return the policy with these settings changed, and checked; here None is a value like others.
 
-    Setting `keep_turns` also lets the kept turns take half the budget.
+    Setting `keep_turns` also lets the kept turns take half the budget. Raises ContradictoryPolicy if the
+    result
+    contradicts itself, TypeError for an unknown name.
     """
     most = max(policy.keeping.tail_share_most, 0.5)
     room = {} if values.get("keep_turns") is None else {"tail_share_most": most}
@@ -188,9 +206,11 @@ def apply_values(policy: ContextPolicy, values: Mapping[str, Any]) -> ContextPol
 
 
 def fit_to_window(policy: ContextPolicy, context_window: int) -> ContextPolicy:
-    """Return the policy for an operator's window of `context_window` tokens. Raises ContradictoryPolicy.
+    """Return the policy for an operator's window of `context_window` tokens, checked.
 
-    Reserve and flush margin shrink if they would not fit.
+    `reserve` and `flush_threshold` shrink if they would not fit. Raises ContradictoryPolicy if the result
+    still
+    contradicts itself.
     """
     least_left = min(policy.reserve_leaves, int(policy.reserve_leaves_share * context_window))
     reserve = min(policy.reserve, context_window - least_left)
@@ -201,7 +221,9 @@ def fit_to_window(policy: ContextPolicy, context_window: int) -> ContextPolicy:
 
 
 def check_policy(policy: ContextPolicy) -> None:
-    """Raise `ContradictoryPolicy` with the first contradiction of the policy and its strategies."""
+    """Raise ContradictoryPolicy for the first contradiction in the policy or its strategies, if there is
+    one.
+    """
     checks = (_size, _shares, _triggers)
     strategies = (getattr(policy, name) for name in _STRATEGIES)
     findings = (*(check(policy) for check in checks), *(one.find_contradictions() for one in strategies))

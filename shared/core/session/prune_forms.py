@@ -15,17 +15,19 @@ from shared.core.values.messages import Block, ToolResult, tool_results
 Shown = Mapping[str, str | None]
 """Shown text of each tool result by call id; None shows the stored text."""
 FormOf = Callable[[ToolResult, PruneStrategy], PruneForm | None]
+"""Function that decides the form of one tool result under a strategy; None leaves it whole."""
 
 _TROUBLE = re.compile(r"error|exception|\bfail(?:ed|ure|s)?\b|traceback|\bpanic|\bfatal", re.IGNORECASE)
 STRENGTH: dict[PruneForm | None, int] = {None: 0, "trim": 1, "duplicate": 2, "clear": 3, "hide": 4}
+"""Rank of each form; a decision may only replace a form of lower rank."""
 
 
 def render_blocks(
     entry: Entry, form: PruneForm | None, shown: Shown | None, pruning: PruneStrategy
 ) -> tuple[Block, ...]:
-    """Return the entry's blocks with tool results in the given form; None changes nothing.
+    """Return the entry's blocks with its tool results in `form`; None returns them as stored.
 
-    `shown` holds texts that replace the form's own, by call id.
+    `shown` holds texts, by call id, that replace the form's own; None if there are none.
     """
     if form is None:
         return entry.blocks
@@ -36,17 +38,19 @@ def render_blocks(
 
 
 def result_texts(blocks: Iterable[Block]) -> tuple[str, ...]:
-    """Return the texts of the tool results among the blocks."""
+    """Return the texts of the tool results among the blocks, in order."""
     return tuple(result.text for result in tool_results(blocks))
 
 
 def decision_for(
     entry: Entry, pruning: PruneStrategy, names: Mapping[str, str], form_of: FormOf
 ) -> tuple[PruneForm | None, Shown | None]:
-    """Return the strongest form that the entry's tool results need, and the texts that a tool's own rule
-    made.
+    """Return the strongest form that one of the entry's tool results needs, and the texts made by tools' own
+    rules.
 
-    The texts are None if the form alone gives them.
+    The form is None if all stay whole; the texts are None if the form alone gives them. `names` has the tool
+    of
+    each call id; `form_of` decides where no rule of the tool does.
     """
     results = tool_results(entry.blocks)
     rules = pruning.prune_rules

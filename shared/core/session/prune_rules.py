@@ -28,7 +28,9 @@ _MOST_CHARS = 1_000_000
 
 
 class BadPruneRules(EvertalkError):
-    """An agent's `pruning` section cannot be used; names the place."""
+    """Section `pruning` of an agent's configuration that cannot be used; `reason` names every mistake and
+    its place.
+    """
 
     sentence = "An agent's `pruning` section cannot be used; names the place."
     code = "bad_prune_rules"
@@ -48,7 +50,9 @@ class ToolRule:
     """Characters above which a result is trimmed, or cleared by rule `clear`; None takes the policy's number.
     """
     head_chars: int | None = None
+    """Characters kept at the start of a trimmed result; None takes the policy's number."""
     tail_chars: int | None = None
+    """Characters kept at the end of a trimmed result; None takes the policy's number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +64,12 @@ class PruneRules:
     deny: tuple[str, ...] = ()
     """Globs of tools whose results are never shortened, whatever `tools` says."""
     pruners: tuple[Pruner, ...] = field(default=(), repr=False)
+    """Functions of plug-ins, in the order in which they are tried."""
 
     def of(self, tool: str) -> ToolRule | None:
-        """Return the rule for a tool; None if only the policy applies."""
+        """Return the first rule that fits a tool's name, `never` for tools in `deny`; None if only the
+        policy applies.
+        """
         name = tool.casefold()
         for glob in self.deny:
             if fnmatchcase(name, glob.casefold()):
@@ -70,7 +77,7 @@ class PruneRules:
         return next((rule for rule in self.tools if fnmatchcase(name, rule.match.casefold())), None)
 
     def prune(self, tool: str, text: str, pruning: object) -> str | None:
-        """Return the text as the first plug-in that shortens it does; None if no plug-in makes it shorter."""
+        """Return the text of the first plug-in that makes it shorter; None if none of them does."""
         for pruner in self.pruners:
             shorter = pruner(tool, text, pruning)
             if shorter is not None and len(shorter) < len(text):
@@ -79,10 +86,12 @@ class PruneRules:
 
 
 NO_RULES = PruneRules()
+"""Rules of an agent without own rules."""
 
 
 def prune_rules(section: object, pruners: Sequence[Pruner] = ()) -> PruneRules:
-    """Return the rules of an agent's `pruning` section; None has no rules.
+    """Return the rules of an agent's `pruning` section, with the functions of plug-ins; None is an empty
+    section.
 
     Raises BadPruneRules with all mistakes.
     """

@@ -8,7 +8,7 @@ from typing import Literal
 from shared.core.session.prune_rules import NO_RULES, PruneRules, ToolRule
 
 Findings = tuple[tuple[bool, str], ...]
-"""Checks of a strategy's settings: True if the contradiction exists, and its description."""
+"""Checks of settings, one pair for each: True if it failed, and the text of the contradiction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,15 +23,21 @@ class PruneStrategy:
     `prune_protect_tokens` of results. `none` shortens nothing.
     """
     prune_protect_tokens: int = 40_000
+    """Tokens of newest results that rule `protect` spares."""
     prune_first: bool = False
     """True clears old results only above the limit; a summary follows if that is not enough."""
     prune_keep_last_assistants: int = 3
+    """Age, in answers or calls by `prune_rule`, below which a result stays whole."""
     prune_over_chars: int = 4_000
+    """Characters above which a result is trimmed."""
     prune_head_chars: int = 1_500
+    """Characters kept at the start of a trimmed result."""
     prune_tail_chars: int = 1_500
+    """Characters kept at the end of a trimmed result."""
     prune_error_tail_chars: int = 1_500
     """Characters kept at the end of a trimmed result whose end mentions an error."""
     prune_clear_after_assistants: int = 10
+    """Age, in answers or calls by `prune_rule`, from which a result is cleared."""
     prune_clear_over_chars: int = 200
     """Characters up to which a result is never cleared, since that would save nothing."""
     prune_batch: int = 8_000
@@ -42,9 +48,13 @@ class PruneStrategy:
     prune_when_cold: bool = True
     """True applies a batch of any size when the provider's cache has expired anyway."""
     prune_duplicates: bool = True
+    """True replaces a result by a mark if a newer result of the same tool has the same text."""
     prune_mark: str = "\n[… {chars:,} characters left out …]\n"
+    """Text in place of the middle of a trimmed result, with the placeholder `{chars}`."""
     prune_cleared: str = "[Tool result cleared]"
+    """Text in place of a cleared result."""
     prune_duplicate: str = "[Same as a newer result of this tool]"
+    """Text in place of a result that a newer one repeats."""
     spill_over: int = 8_000
     """Tokens above which a tool result becomes an artifact; the log then holds head, tail and the artifact's
     id.
@@ -68,11 +78,15 @@ class PruneStrategy:
         return not self.prune_first and self.prune_rule != "none"
 
     def is_long(self, text: str) -> bool:
-        """Return whether a tool result is long enough to be trimmed."""
+        """Return whether a tool result has more than `prune_over_chars` characters, so that it can be
+        trimmed.
+        """
         return len(text) > self.prune_over_chars
 
     def is_clearable(self, text: str) -> bool:
-        """Return whether a tool result is long enough that clearing it saves anything."""
+        """Return whether a tool result has more than `prune_clear_over_chars` characters, so that
+        clearing it saves.
+        """
         return len(text) > self.prune_clear_over_chars
 
     def is_batch_worth(self, saved: int) -> bool:
@@ -80,7 +94,9 @@ class PruneStrategy:
         return saved > self.prune_batch if self.prune_batch_over else saved >= self.prune_batch
 
     def for_tool(self, rule: ToolRule) -> PruneStrategy:
-        """Return the strategy with the numbers of a tool's own rule in place of the policy's."""
+        """Return the strategy with the numbers of a tool's own rule; its None values keep those of the
+        policy.
+        """
         tail = self.prune_tail_chars if rule.tail_chars is None else rule.tail_chars
         more = max(0, self.prune_error_tail_chars - self.prune_tail_chars)
         clears = rule.rule == "clear" and rule.over_chars is not None
@@ -95,7 +111,10 @@ class PruneStrategy:
         )
 
     def find_contradictions(self) -> Findings:
-        """Return each check of these settings: True if the contradiction exists, and its description."""
+        """Return one pair for each check of these settings:
+
+        True if it failed, and the text of the contradiction.
+        """
         counts = (
             "prune_keep_last_assistants", "prune_over_chars", "prune_head_chars", "prune_tail_chars",
             "prune_error_tail_chars", "prune_clear_after_assistants", "prune_clear_over_chars", "prune_batch",

@@ -15,7 +15,9 @@ from shared.core.session.session import Entry, PruneForm, View
 from shared.core.values.messages import Block, ToolResult, ToolUse, is_thought, tool_results, tool_uses
 
 DOWN_TO = 0.85
-"""Share of the limit down to which results are cleared, so that the next turn need not clear again."""
+"""Share of the limit down to which `clear_first` clears results, so that the next turn need not clear
+again.
+"""
 PROTECTED_TURNS = 2
 """Newest ended turns that are spared.
 
@@ -29,8 +31,8 @@ _NEWLY = attrgetter("pruned_now")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneDecision:
-    """Decision to show an entry's tool results in a shorter form in all later requests; it is
-    never reverted.
+    """Decision that all later requests show an entry's tool results in a shorter form; it is never
+    reverted.
     """
 
     seq: int
@@ -47,10 +49,14 @@ def plan_pruning(
     open_turn: int | None = None,
     cache_long: bool = False,
 ) -> tuple[PruneDecision, ...]:
-    """Return new pruning decisions; none if they save too little to pay for rewriting the provider's cache.
+    """Return new decisions by the age of results; none if they save too little to pay for rewriting the
+    cache.
 
-    `cache_cold` says that the provider's cache has expired, `cache_long` that it is written for an hour.
-    Stored decisions are not returned again.
+    `cache_cold` says that the provider's cache has expired, which makes any batch worth it, `cache_long` that
+    the
+    cache is written for an hour. `open_turn` is the turn being answered, None if there is none. Decisions
+    that
+    are stored in the entries are not returned again, and nothing is stored here.
     """
     pruning = policy.pruning
     if not pruning.works_by_age or not _has_results(entries):
@@ -73,9 +79,11 @@ def prune_to_target(
     open_turn: int | None = None,
     forms: Sequence[PruneForm] = ("duplicate", "trim", "clear"),
 ) -> tuple[PruneDecision, ...]:
-    """Return the fewest decisions that save `save` estimated tokens, oldest entries first.
+    """Return the fewest decisions that save `save` estimated tokens, oldest entries first, in order of `seq`.
 
-    `forms` are tried in their order. The decisions save less if there are not enough old, long results.
+    `forms` are tried in their order. The decisions save less if there are not enough old, long results; they
+    are
+    empty if `save` is not positive.
     """
     if save <= 0 or not _has_results(entries):
         return ()
@@ -102,10 +110,12 @@ def prune_to_target(
 def clear_first(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, *, ratio: float = 1.0
 ) -> tuple[PruneDecision, ...]:
-    """Return decisions that clear old results until the context is at `DOWN_TO` of the limit.
+    """Return decisions that clear old results until the context is at 85 percent of the threshold
+    `compact_at`.
 
-    Returns none at or below the limit, or without the setting `prune_first`. `ratio` is the model's tokens
-    per estimated token.
+    Returns none for a context of at most `compact_at` tokens, or without the setting `prune_first`. `ratio`
+    is
+    the model's tokens per estimated token.
     """
     if not policy.pruning.clears_above_limit or context_tokens <= budget.compact_at:
         return ()
@@ -117,9 +127,10 @@ def clear_first(
 def is_clearing_enough(
     view: View, budget: ContextBudget, policy: ContextPolicy, context_tokens: int, *, ratio: float = 1.0
 ) -> bool:
-    """Return whether clearing old tool results brings the context to the limit or below, without a summary.
+    """Return whether the decisions of `clear_first` bring the context to `compact_at` or below, without a
+    summary.
 
-    False if `clear_first` returns no decision. `ratio` is the model's tokens per estimated token.
+    False if there are no decisions. `ratio` is the model's tokens per estimated token.
     """
     decisions = clear_first(view, budget, policy, context_tokens, ratio=ratio)
     if not decisions:
@@ -129,7 +140,7 @@ def is_clearing_enough(
 
 
 def apply_decisions(entries: Sequence[Entry], decisions: Sequence[PruneDecision]) -> tuple[Entry, ...]:
-    """Return the entries with the decisions applied; only their entries are marked `pruned_now`."""
+    """Return the entries with the decisions applied; only entries with a decision are marked `pruned_now`."""
     if not decisions and not any(map(_NEWLY, entries)):
         return tuple(entries)
     made = {decision.seq: decision for decision in decisions}
@@ -161,20 +172,25 @@ def places_to_change(entries: Sequence[Entry], policy: ContextPolicy) -> tuple[i
 
 
 def apply_pruning(entry: Entry, policy: ContextPolicy) -> tuple[Block, ...]:
-    """Return an entry's blocks as its stored pruning decision shows them: whole, trimmed or cleared."""
+    """Return an entry's blocks as its stored pruning decision (`pruned`, `pruned_as`) shows them."""
     return render_blocks(entry, entry.pruned, entry.pruned_as, policy.pruning)
 
 
 def count_saved_tokens(
     entries: Sequence[Entry], decisions: Sequence[PruneDecision], policy: ContextPolicy
 ) -> int:
-    """Return the tokens that the decisions save together, estimated from the characters that they remove."""
+    """Return the tokens that the decisions save together, estimated from the characters that they remove.
+
+    Raises KeyError for a decision whose entry is missing.
+    """
     by_seq = {entry.seq: entry for entry in entries}
     return sum(_count_saved(by_seq[one.seq], one, policy.pruning) for one in decisions)
 
 
 def saved_tokens(entry: Entry, decision: PruneDecision, policy: ContextPolicy) -> int:
-    """Return the tokens that a decision saves, estimated from the characters that it removes."""
+    """Return the tokens that one decision saves in its entry, estimated from the characters that it
+    removes.
+    """
     return _count_saved(entry, decision, policy.pruning)
 
 

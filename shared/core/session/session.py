@@ -23,9 +23,15 @@ from shared.core.values.messages import (
 
 _TURN: Callable[[Entry], int] = attrgetter("turn")
 CompactionKind = Literal["summary", "digest", "separator", "new", "window"]
+"""Kinds of compactions.
+
+`summary` was written by a model, `digest` by the program; `separator` and `new` hide all earlier messages
+without a summary; `window` hides old messages and keeps the summary.
+"""
 PruneForm = Literal["trim", "clear", "duplicate", "hide"]
 """Short forms of an entry's tool results; `hide` leaves out a whole message of the assistant or a tool."""
 BackoffReason = Literal["thrashing", "nothing", "hook"]
+"""Reasons of a pause: summaries that free too little, nothing to summarise, or a hook that refused."""
 _SAME_LIMIT = 0.1
 """Share of the limit by which it may change without ending a pause, since learned ratios move it each turn.
 """
@@ -37,7 +43,7 @@ TurnState = Literal["open", "claimed", "answered", "stopped", "refused", "failed
 class Entry:
     """Stored message of the log.
 
-    Entries are stored in order of `seq`; requests show them by `(turn, step)`.
+    Entries are numbered by `seq` in the order of storing; requests show them by `(turn, step)`.
     """
 
     seq: int
@@ -68,6 +74,7 @@ class Entry:
 
     @property
     def message(self) -> Message:
+        """Message with the role and the blocks of this entry."""
         return Message(role=self.role, blocks=self.blocks)
 
     @property
@@ -78,7 +85,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """Stored row that hides the turns `from_turn` to `through_turn`; a summary or digest replaces them."""
+    """Stored compaction: it hides the turns `from_turn` to `through_turn`, both included.
+
+    `summary_text` and `ledger` replace them in requests; both are empty for kinds without a summary. `tokens`
+    is
+    the size of the text.
+    """
 
     id: int
     kind: CompactionKind
@@ -93,7 +105,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Fact about a contact that long-term memory keeps as a text."""
+    """Fact about a contact in long-term memory; `authority` names its author, as in `Entry.author`."""
 
     id: int
     kind: str
@@ -104,6 +116,7 @@ class Note:
     """Weight from 1 (trivial) to 9 (never to be forgotten)."""
     observed_at: datetime | None = None
     event_date: str | None = None
+    """Day of which the note speaks, as ISO date; None if it names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,20 +150,26 @@ class CompactionBackoff:
     until_turn: int
 
     def holds(self, *, limit: int, model: str, pins: tuple[int, ...], turn: int) -> bool:
-        """Return whether the pause still applies to a session in this state."""
+        """Return whether the pause still applies to a session in this state; the limit may have changed
+        by a tenth.
+        """
         same = (self.model, self.pins) == (model, pins)
         near = abs(limit - self.limit) <= _SAME_LIMIT * self.limit
         return same and near and turn < self.until_turn
 
 
 def backoff_from_json(raw: Mapping[str, Any] | None) -> CompactionBackoff | None:
-    """Return a stored pause of compaction; None if none is stored."""
+    """Return the pause of compaction from its stored JSON; None if none is stored."""
     return None if raw is None else CompactionBackoff(**{**raw, "pins": tuple(raw["pins"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Live part of a session's log: entries after `base_turn`, pins, and the newest summary (`head`)."""
+    """Live part of a session's log: entries after turn `base_turn`, pins, and the newest summary (`head`).
+
+    `flushed_turn` is the last turn whose memory was saved; `view_epoch` is raised by each change of the view.
+    `head` is None before the first compaction.
+    """
 
     session_id: int
     base_turn: int
@@ -185,19 +204,24 @@ def is_correction(entry: Entry) -> bool:
 
 
 def list_corrections(view: View) -> tuple[Entry, ...]:
-    """Return the newest wording of hidden messages that were edited after the summary was written."""
+    """Return the hidden entries that edit a message after its summary was written, with their newest
+    wording.
+    """
     return tuple(entry for entry in view.pins if is_correction(entry))
 
 
 def drop_edited(ledger: Ledger, corrections: Iterable[Entry]) -> Ledger:
-    """Return the ledger without items whose sources were all edited by these corrections."""
+    """Return the ledger without items all of whose sources were edited; items without sources stay.
+
+    `corrections` are the edits; each names in `replaces` the message that it edits.
+    """
     edited = {entry.replaces for entry in corrections}
     items = tuple(item for item in ledger.items if not item.sources or not edited.issuperset(item.sources))
     return ledger if len(items) == len(ledger.items) else replace(ledger, items=items)
 
 
 def turns_of(entries: Iterable[Entry]) -> tuple[tuple[Entry, ...], ...]:
-    """Return the entries grouped by turn, in their order."""
+    """Return the entries in groups of neighbours with the same turn, in their order."""
     return tuple(tuple(group) for _, group in groupby(entries, key=_TURN))
 
 
@@ -222,10 +246,10 @@ def find_unresolved_turns(entries: Iterable[Entry], open_turn: int | None = None
 
 
 def drop_former(entries: Sequence[Entry], *, open_turn: int | None = None) -> tuple[Entry, ...]:
-    """Return the entries that a request shows: of turns that repeat a question, only the newest.
+    """Return the entries that a request shows: of several turns with the same question, only the newest.
 
-    A repeating turn counts once it is answered or while it is open. Pinned entries stay. Turns of erased
-    entries only are left out.
+    A turn that repeats a question replaces the earlier ones once it is answered or while it is open. Turns of
+    erased entries only are left out. Pinned entries stay in any case.
     """
     again = _find_repeated_questions(entries)
     gone = _former_turns(entries, again, open_turn) if again else set()
@@ -244,8 +268,9 @@ def _erased_turns(entries: Sequence[Entry], open_turn: int | None) -> set[int]:
 
 
 def former_answer(entries: Iterable[Entry], open_turn: int) -> str | None:
-    """Return the public id of the answer that the answer to `open_turn` will replace; None if
-    there is none.
+    """Return the public id of the newest earlier answer to the question that `open_turn` repeats.
+
+    None if the turn repeats no question, or if no earlier answer is among the entries.
     """
     known = list(entries)
     root = _find_repeated_questions(known).get(open_turn)

@@ -12,11 +12,17 @@ from shared.core.session.summary import five_fields
 from shared.core.session.turns import Spending
 
 FlushOutcome = Literal["saved", "nothing", "failed"]
+"""Results of a memory flush: notes were written, there was nothing to save, or the model call failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
-    """Session as a job or a command loads it: its owner, settings, sizes, and view with entries."""
+    """Session as a job or a command loads it: its owner, settings, sizes, and view with entries.
+
+    `answered_turn` is the newest answered turn, `head_id` the compaction in force, `redo_id` the undone one
+    that
+    can be restored; ids are None if there is none. `context_limit` and `fixed_tokens` are tokens.
+    """
 
     session_id: int
     contact_id: int
@@ -60,7 +66,9 @@ class SessionState:
     """Context limit in tokens chosen for this conversation; None uses the agent's setting."""
 
     def with_sizes_of(self, after: SessionState) -> SessionState:
-        """Return this state with the sizes of `after`, the state that follows a change of the view."""
+        """Return this state with `fixed_tokens`, `talk_ratio`, `reserved_tokens` and `learned_scale` of
+        `after`.
+        """
         return replace(
             self,
             fixed_tokens=after.fixed_tokens,
@@ -72,7 +80,10 @@ class SessionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobClaim:
-    """Right of one worker to run one job; it ends when the job's epoch is raised."""
+    """Right of one worker to run one job; another claim raises the job's epoch and ends it.
+
+    `attempt` counts earlier attempts, `faults` those among them that failed.
+    """
 
     id: int
     kind: Literal["flush", "compact", "tidy", "import"]
@@ -88,7 +99,7 @@ class JobClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushTicket:
-    """Memory flush that has started: its row and the range of turns that it reads."""
+    """Memory flush that has started: the id of its row, and the first and last turn that it reads."""
 
     id: int
     from_turn: int
@@ -97,19 +108,25 @@ class FlushTicket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushReport:
-    """Result of a memory flush, and its cost."""
+    """Result of a memory flush: its outcome, the model's name, and the costs of its calls."""
 
     outcome: FlushOutcome
     model: str
     stray_text: str = ""
     """Text that the model wrote during the flush; never shown."""
     error: str = ""
+    """Text of the error of a failed flush; empty without one."""
     spent: tuple[Spending, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCompaction:
-    """Compaction that was planned, written and audited, and is ready to be committed."""
+    """Compaction that was planned, written and audited, and is ready to be committed; nothing is stored yet.
+
+    Ranges include both ends. `cost_micro` is in micro-dollars, None if unknown; `flush_id` is the memory
+    flush
+    before it, None if there was none.
+    """
 
     kind: CompactionKind
     from_turn: int
@@ -120,6 +137,7 @@ class NewCompaction:
     summary_text: str
     ledger: Ledger
     contract: Mapping[str, Any]
+    """Summary in the JSON form of `five_fields`."""
     audit: Mapping[str, Any]
     tokens: int
     tokens_before: int
@@ -132,7 +150,7 @@ class NewCompaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDone:
-    """End of a job: `done`, `dead`, or `due` again after `retry_seconds`.
+    """End of an attempt at a job: `done`, `dead` (failed for good), or `due` again after `retry_seconds`.
 
     A non-empty `error` counts as a fault.
     """
@@ -161,7 +179,10 @@ class JobEnd:
 
     @property
     def failures(self) -> int:
-        """Number of failed attempts; a digest counts as one, since no model could write the summary."""
+        """Number of failed attempts: of a dead job at least 1, of a committed digest 1, else 0.
+
+        A digest counts because no model could write the summary.
+        """
         if self.state == "dead" and "nothing" not in self.outcome:
             return max(1, self.faults)
         return int(self.committed and self.outcome.get("kind") == "digest")
@@ -217,7 +238,7 @@ class Checkpoint:
     cost_micro: int | None = None
 
     def helps(self, from_turn: int, through_turn: int) -> bool:
-        """Return whether the checkpoint can replace a summary of this range.
+        """Return whether the checkpoint can replace a summary of the turns `from_turn` to `through_turn`.
 
         It must begin with the range, cover at least half of it, and not go beyond it.
         """
@@ -228,8 +249,9 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hidden:
-    """Session as it was before a compaction hid the turns `from_turn` to `through_turn`, which
-    are live here.
+    """Turns `from_turn` to `through_turn` that a compaction hid, for undoing it.
+
+    `state` is the session as it was before, in which these turns are live.
     """
 
     state: SessionState
@@ -245,7 +267,11 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionStored:
-    """Result of committing, undoing or restoring a compaction, as clients receive it."""
+    """Result of committing, undoing or restoring a compaction.
+
+    `event_seq` and `payload` are the event that clients receive; sizes of the context before and after are in
+    tokens.
+    """
 
     compaction_id: int
     event_seq: int
@@ -256,7 +282,7 @@ class CompactionStored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRefused:
-    """Refusal to undo or restore a compaction, with its reason."""
+    """Refusal to undo or restore a compaction, as a value: `reason` for the program, `advice` for people."""
 
     reason: Literal[
         "nothing_to_undo", "crosses_new", "crosses_separator", "crosses_window", "would_not_fit",
@@ -268,7 +294,13 @@ class ChangeRefused:
 
 
 def build_window_compaction(view: View, through_turn: int, *, flush_id: int | None) -> NewCompaction:
-    """Return a compaction that hides live turns up to `through_turn` and keeps the present summary."""
+    """Return a compaction of kind `window` that hides live turns up to `through_turn`, for the caller to
+    commit.
+
+    It keeps the present summary. `flush_id` is the memory flush before it, None without one. Raises
+    ValueError if
+    no live entry has such a turn.
+    """
     seqs = [entry.seq for entry in view.entries if entry.turn <= through_turn]
     head = view.head
     ledger = head.ledger if head else Ledger()

@@ -15,9 +15,13 @@ from shared.core.values.tokens import Count, truncate_text
 from shared.locales import ENGLISH, Catalogue
 
 OUR_SUMMARY_TAG = "conversation_summary"
+"""Tag around a summary in requests, for all forms that define no other tag."""
 SECTIONS_TAG = "compressed_history_summary"
+"""Tag around a summary of the form `sections`."""
 LEFT_OUT = "left out for room"
+"""Reason with which `fit_ledger` closes items that exceed the token limit."""
 ITEM_CHARS = 300
+"""Most characters of an item that is made from a section's text."""
 
 LETTERS: dict[ItemKind, str] = {
     "goal": "g",
@@ -30,6 +34,7 @@ LETTERS: dict[ItemKind, str] = {
     "artifact": "t",
     "promise": "m",
 }
+"""First letter of an item's id, by its kind."""
 _HEADINGS: tuple[tuple[ItemKind, str], ...] = (
     ("goal", "Goals"),
     ("constraint", "What must not be done"),
@@ -62,6 +67,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
 _SENTENCE_SHARE = 0.9
 """Share of the available room that a cut after a sentence must keep; otherwise the cut is between words."""
 CUT_MARK = " …"
+"""Text at the end of a shortened text."""
 _FENCE = "\n```"
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 _ANY_HEADING = re.compile(r"^\s{0,3}#{1,6}\s++(.*)$")
@@ -93,10 +99,9 @@ _NOTHING_NEW = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
-    """Section of a summary text. `about` tells the model what belongs in it; `kind` is the item kind of its
-    lines.
+    """Section of a summary text; `about` tells the model what belongs in it.
 
-    A `kind` of None means running text.
+    `kind` is the item kind of its lines; None means running text.
     """
 
     title: str
@@ -112,7 +117,9 @@ class Form:
     tag: str = OUR_SUMMARY_TAG
     """Tag around the summary in requests of the chat."""
     tag_has_range: bool = True
+    """True if the tag names the first and last message that the summary covers."""
     source: Literal["lines", "chat_history"] = "lines"
+    """Form in which the summarising model receives the messages."""
     headings: tuple[Heading, ...] = ()
     """Sections of the text in order; empty for a text without sections."""
     share_of_original: tuple[float, float] | None = None
@@ -120,6 +127,9 @@ class Form:
 
     @property
     def is_text(self) -> bool:
+        """True if a model writes the summary as text; False for the ledger, whose items the program
+        renders.
+        """
         return self.name != "ledger"
 
 
@@ -167,20 +177,25 @@ FORMS: Mapping[SummaryForm, Form] = {
         Form(name="running"),
     )
 }
+"""All forms of summaries, by name."""
 
 
 def form_of(name: SummaryForm) -> Form:
+    """Return the form with this name."""
     return FORMS[name]
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a text is empty or a word for "nothing", such as "none" or "n/a"."""
+    """Return whether a text is empty or only a word for "nothing" in any of several languages, such as
+    "n/a".
+    """
     return _EMPTY.fullmatch(text) is not None
 
 
 def says_nothing_new(text: str) -> bool:
-    """Return whether a model's answer consists of a phrase such as "nothing new", which adds nothing to the
-    ledger.
+    """Return whether a model's answer is only a phrase such as "nothing new" or "none", which adds nothing.
+
+    False for an empty answer and for one of more than 80 characters.
     """
     if len(text) > MAX_NOTHING_CHARS:
         return False
@@ -188,9 +203,11 @@ def says_nothing_new(text: str) -> bool:
 
 
 def sections_in(text: str, form: Form) -> tuple[Section, ...]:
-    """Return the non-empty sections of a Markdown text in the order of the form.
+    """Return the non-empty sections of a Markdown text in the order of the form, unknown headings last.
 
-    A form without headings takes the whole text as one section; unknown headings come last.
+    A form without headings takes the whole text as one section. Text before the first heading is a section
+    with
+    an empty heading. Lines of code are never headings.
     """
     if not form.headings:
         return (Section(heading="", text=text.strip()),) if text.strip() else ()
@@ -210,14 +227,15 @@ def sections_in(text: str, form: Form) -> tuple[Section, ...]:
 
 
 def kind_of(heading: str, form: Form) -> ItemKind | None:
-    """Return the item kind of a section by its heading; `fact` for an unknown heading, None for
-    running text.
+    """Return the item kind of a section by its heading; None for running text.
+
+    A heading that the form does not know, or an empty one, gives `fact`.
     """
     return next((known.kind for known in form.headings if known.title == heading), "fact")
 
 
 def has_known_heading(sections: tuple[Section, ...], form: Form) -> bool:
-    """Return whether a section has one of the form's headings; True for a form without headings."""
+    """Return whether at least one section has a heading of the form; True for a form without headings."""
     titles = {heading.title for heading in form.headings}
     return not titles or any(section.heading in titles for section in sections)
 
@@ -264,7 +282,7 @@ def render_summary(ledger: Ledger) -> str:
 
 
 def translate_headings(summary: str, texts: Catalogue) -> str:
-    """Return a summary with its headings translated for people; unknown headings stay in English.
+    """Return a summary with its `##` headings translated for people; unknown headings stay in English.
 
     Stored summaries, and those sent to models, have English headings.
     """
@@ -279,11 +297,12 @@ def translate_headings(summary: str, texts: Catalogue) -> str:
 
 
 def fit_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:
-    """Return the ledger shortened to `limit` tokens where possible.
+    """Return the ledger shortened until its summary has at most `limit` tokens; unchanged if it fits.
 
-    Identifiers and topics are dropped first; then items are closed, by kind and oldest first, a person's own
-    last; then the narrative is cut. In a summary of sections, items and narrative get a third of `limit` and
-    the longest sections are cut.
+    Identifiers and topics are dropped first; then items are closed with the reason `LEFT_OUT`, by kind and
+    oldest
+    first, a person's own last; then the narrative is cut. In a summary of sections, items and narrative get a
+    third of `limit`, and the longest sections are cut. The result may exceed a very small limit.
     """
     if ledger.sections and count(render_summary(ledger)) > limit:
         items = _fit_items(replace(ledger, sections=()), limit // ITEMS_SHARE, count)
@@ -293,9 +312,11 @@ def fit_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:
 
 
 def five_fields(ledger: Ledger) -> dict[str, Any]:
-    """Return a summary as a JSON object, without closed items.
+    """Return a summary as a JSON object for clients, without closed items.
 
-    Keys: summary_text, key_facts, decisions, open_questions, action_items, range, sources.
+    Keys: summary_text, key_facts, decisions, open_questions, action_items, and as additions range (first and
+    last
+    message number, empty without topics) and sources (message numbers).
     """
     ledger = convert_to_ledger(ledger)
 
@@ -314,10 +335,9 @@ def five_fields(ledger: Ledger) -> dict[str, Any]:
 
 
 def convert_to_ledger(ledger: Ledger) -> Ledger:
-    """Return a summary of any form as narrative and items.
+    """Return a summary of any form as narrative and items, in the form `ledger`.
 
-    Statements of sections become items of at most 300 characters. A ledger without sections keeps its
-    content.
+    Lines of sections become items of at most 300 characters with new ids; running text joins the narrative.
     """
     if not ledger.sections:
         return ledger if ledger.form == "ledger" else replace(ledger, form="ledger")
@@ -348,9 +368,9 @@ def convert_to_ledger(ledger: Ledger) -> Ledger:
 
 
 def statements(text: str) -> list[str]:
-    """Return the lines of a Markdown text without bullets; a fenced block of code is one item.
+    """Return the non-empty lines of a Markdown text without bullets; a fenced block of code is one item.
 
-    Empty lines and the fences are left out.
+    The fences are left out, and so are empty blocks.
     """
     found: list[str] = []
     code: list[str] | None = None
@@ -367,7 +387,7 @@ def statements(text: str) -> list[str]:
 
 
 def truncate_words(text: str, most: int) -> str:
-    """Return the first `most` words of a text, with an ellipsis if it has more."""
+    """Return the first `most` words of a text, with ` …` after them if it has more; blanks become single."""
     words = text.split()
     return " ".join(words) if len(words) <= most else f"{' '.join(words[:most])} …"
 

@@ -28,7 +28,9 @@ class SummaryStrategy:
     """True lets the session's own model write the summary when the summary model cannot."""
     summary_form: SummaryForm = "ledger"
     summary_least: int = 300
+    """Fewest tokens that a summary is allowed, however small the hidden range."""
     summary_most: int = 2_000
+    """Most tokens of a summary."""
     summary_merged: bool = False
     """True summarises portions separately and lets the model merge them; False extends one summary portion by
     portion.
@@ -43,7 +45,11 @@ class SummaryStrategy:
     """
 
     def list_models(self, *, summary_model: str, own_model: str) -> tuple[str, ...]:
-        """Return the names of the models to ask for a summary by a separate request, in order."""
+        """Return the names of the models to ask for a summary by a separate request, one or two, in order.
+
+        The second is asked if the first fails; it is missing if `summary_falls_back` is off or both are the
+        same.
+        """
         first, second = summary_model, own_model
         if self.summariser == "own":
             first, second = own_model, summary_model
@@ -55,7 +61,10 @@ class SummaryStrategy:
         return self.flush_with_summary or self.summariser in ("warm", "auto")
 
     def find_contradictions(self) -> Findings:
-        """Return each check of these settings: True if the contradiction exists, and its description."""
+        """Return one pair for each check of these settings:
+
+        True if it failed, and the text of the contradiction.
+        """
         least, most = self.summary_least, self.summary_most
         return (
             (not 0 < least <= most, f"summary_least={least} must be positive, at most summary_most={most}"),

@@ -32,11 +32,13 @@ class ReceiptParts:
 class MessageReceipt(Protocol):
     """Rows that a channel stores together with a message, all or nothing.
 
-    `connection` and `transaction` are the calling store's.
+    The store calls these methods with its own connection or open transaction.
     """
 
     @property
-    def parts(self) -> ReceiptParts: ...
+    def parts(self) -> ReceiptParts:
+        """SQL to run with the message, the same for all messages of the channel."""
+        ...
 
     def get_values(self) -> Mapping[str, object]:
         """Return the values of the named parameters in `parts`."""
@@ -114,6 +116,7 @@ class Inbound:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
+        """Content of the message: its text, unless empty, then `more`."""
         return (*((Text(text=self.text),) if self.text else ()), *self.more)
 
 
@@ -132,6 +135,7 @@ class Accepted:
 
     @property
     def mid(self) -> str:
+        """Public id of the stored message, such as `m12`."""
         return f"m{self.seq}"
 
 
@@ -157,9 +161,9 @@ def utf16_units(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """Event: a piece of an answer that is not stored yet.
+    """Event: a piece of an answer that is being written; it is sent to clients and not stored yet.
 
-    `offset` counts UTF-16 units from the answer's start.
+    `offset` is the place of the piece in the answer, in UTF-16 units from its start.
     """
 
     turn: int
@@ -188,8 +192,9 @@ class Organizing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """Event that is committed to the database; `payload` is what clients receive, see
-    `web/protocol/wire.py`.
+    """Event that is committed to the database under the number `event_seq`.
+
+    `payload` is what clients receive, see `web/protocol/wire.py`.
     """
 
     event_seq: int
@@ -201,7 +206,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded:
-    """Event: an attempt to answer a turn has ended in this state."""
+    """Event: an attempt to answer a turn has ended in this state; `waiting` means that it will be retried."""
 
     turn: int
     state: Literal["answered", "stopped", "refused", "failed", "waiting"]
@@ -262,9 +267,9 @@ it.
 
 
 def shorten_message(payload: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message for lists and events, with a person's long text cut.
+    """Return a message's payload for lists and events, with a person's long text cut; others are unchanged.
 
-    Above `WHOLE_CHARS` characters, `text` holds the first `HEAD_CHARS` and `chars` the full length.
+    For more than 8,000 characters, `text` holds the first 4,096 and `chars` the full length.
     """
     text = payload.get("text")
     if payload.get("role") != "person" or not text or len(text) <= WHOLE_CHARS:
@@ -275,9 +280,10 @@ def shorten_message(payload: Mapping[str, Any]) -> Mapping[str, Any]:
 def message_payload(
     *, seq: int, turn: int, author: str, blocks: Sequence[Block], at: datetime, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the payload of a `msg` event for a stored message.
+    """Return the payload of a `msg` event: `mid`, `role`, `text` without files, `at` (ISO 8601), `turn`, and
+    `extra`.
 
-    `extra` holds fields that are not in the entry: cid, stop, partial, error, or another text.
+    `extra` adds or replaces fields: cid, stop, partial, error, or another text.
     """
     return {
         "mid": f"m{seq}",
@@ -290,16 +296,21 @@ def message_payload(
 
 
 def notice_payload(*, event_seq: int, at: datetime, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `{mid, role, at}` and `extra`. A notice has no entry, so its id `mid` comes from the event."""
+    """Return the payload of a notice: `mid`, `role`, `at` (ISO 8601) and the fields of `extra`.
+
+    A notice has no entry in the log, so its `mid`, such as `n12`, has the number of the event.
+    """
     return {"mid": f"n{event_seq}", "role": "notice", "at": iso(at), **extra}
 
 
 TITLE_CHARS = 60
+"""Most characters of a conversation's title."""
 
 
 def title_of(question: str) -> str:
-    """Return the automatic title of a conversation: the beginning of its first question, at most 60
-    characters.
+    """Return the automatic title of a conversation: the first words of its first question.
+
+    It has at most 60 characters; a shortened title ends with an ellipsis.
     """
     words = " ".join(question.split())
     if len(words) <= TITLE_CHARS:
@@ -314,6 +325,7 @@ def iso(at: datetime) -> str:
 
 
 StepOutcome = Literal["done", "failed", "unknown"]
+"""Results of a tool call: it ran, it failed, or it was interrupted and may have run."""
 
 
 GUEST_NETWORK = "guests"
@@ -326,7 +338,12 @@ cap.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """Spending caps in micro-dollars per day; None sets no cap. Days begin at midnight in `timezone`."""
+    """Spending caps in micro-dollars per day, unless a name says otherwise; None sets no cap.
+
+    Days begin at midnight in `timezone`. `total` bounds the deployment, `person` and `visitor` one known and
+    one
+    anonymous contact, `session` one conversation.
+    """
 
     total: int | None
     person: int | None
@@ -355,8 +372,9 @@ class Caps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Right of one process to answer one turn, with the state that the answer needs; it ends when the epoch
-    is raised.
+    """Right of one process to answer one turn, with the state that the answer needs.
+
+    It ends when another claim raises the epoch; writes under the old epoch then raise LeaseLost.
     """
 
     session_id: int
@@ -368,6 +386,7 @@ class Claim:
     """Number of failed attempts that were not caused by a passing problem, such as a busy provider."""
     stop_requested: bool
     told_waiting: bool
+    """True if the person has already received the notice that the turn waits for its provider."""
     contact_id: int
     address_id: int
     channel: str
@@ -383,6 +402,7 @@ class Claim:
     turn_times: tuple[datetime, ...]
     """Times at which the newest turns of the session began."""
     reservation_id: int | None
+    """Id of the reserved spending, of `reserved_micro` micro-dollars; None if nothing is reserved."""
     reserved_micro: int
     refused_scope: str | None
     """Scope of the spending cap that refused the turn; None if none did."""
@@ -419,7 +439,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """Usage and cost of one model call. `known` is False if the provider reported no usage."""
+    """Usage and cost of one model call, to be stored in the ledger.
+
+    `known` is False if the provider reported no usage. `cost_micro` is in micro-dollars, None if unknown;
+    `aborted` is True for a failed attempt.
+    """
 
     model: str
     input_tokens: int = 0
@@ -434,18 +458,23 @@ class Spending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendingWarning:
-    """Warning event for the person: the scopes (`contact`, `session`, `total`) whose caps are
-    nearly used up.
+    """Warning for the person that spending caps are nearly used up, by their scopes.
+
+    Scopes are `contact`, `session` and `total`.
     """
 
     scopes: tuple[str, ...]
     event_seq: int | None = None
+    """Number of the stored event with the warning; None if the person gets none."""
     payload: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextAudit:
-    """Record of what a model call received and how it was made to fit; one row per turn."""
+    """Record of what the last model call of a turn received and how it was made to fit; one row per turn.
+
+    Limits and sizes are in tokens; `reported` is the provider's count, None if it gave none.
+    """
 
     model_alias: str
     model_context_limit: int
@@ -475,7 +504,7 @@ class ContextAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTurn:
-    """Everything that is stored to rebuild the last request of a turn."""
+    """Stored record from which the last request of a turn can be rebuilt."""
 
     audit: ContextAudit
     head: Compaction | None
@@ -514,7 +543,10 @@ class DueJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """End of a turn, with everything that is committed with it."""
+    """End of a turn, with all changes that are committed in the same transaction.
+
+    None in an optional field keeps the stored value.
+    """
 
     state: Literal["answered", "stopped", "refused", "failed"]
     blocks: tuple[Block, ...] | None
@@ -527,6 +559,7 @@ class Outcome:
     """Scope of the cap that refused the turn: `contact`, `session` or `total`; None if none did."""
     spent: tuple[Spending, ...] = ()
     settled_micro: int = 0
+    """Cost of the turn in micro-dollars, which replaces its reservation."""
     audit: ContextAudit | None = None
     prompt_parts: Mapping[str, str] = field(default_factory=dict)
     """New parts of the prompt, by their SHA-256 in hex, without those that this process stored before."""
@@ -543,6 +576,7 @@ class Outcome:
     view_epoch: int | None = None
     """Epoch of the view after waiting for a summary; None takes the view's epoch of the claim."""
     release_hold: bool = False
+    """True ends the wait of automatic compaction after an undo."""
     job: JobOrder | None = None
     first_text_at: float | None = None
     """Time of the answer's first text on the process's monotonic clock, in seconds; None without text."""
@@ -550,7 +584,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerStored:
-    """Result of storing an answer: its event, its payload, and the job to announce."""
+    """Result of storing an answer:
+
+    number and payload of its event, and the job to announce (None without one).
+    """
 
     event_seq: int
     payload: Mapping[str, Any]
@@ -577,7 +614,7 @@ class Described:
 
 
 def compaction_from_json(raw: Mapping[str, Any] | None) -> Compaction | None:
-    """Return the newest compaction from its row as JSON; None if there is none."""
+    """Return a compaction from its database row as JSON; None for None."""
     if raw is None:
         return None
     return Compaction(
@@ -593,7 +630,7 @@ def compaction_from_json(raw: Mapping[str, Any] | None) -> Compaction | None:
 
 
 def notes_from_json(raw: list[Mapping[str, Any]] | None) -> tuple[Note, ...]:
-    """Return notes from their rows as JSON; None gives no notes."""
+    """Return notes from their database rows as JSON, in the same order; None gives no notes."""
     return tuple(
         Note(
             id=item["id"],
@@ -610,7 +647,7 @@ def notes_from_json(raw: list[Mapping[str, Any]] | None) -> tuple[Note, ...]:
 
 
 def frozen_from_json(raw: Mapping[str, Any] | None) -> FrozenPrefix | None:
-    """Return a stored frozen prefix; None if none is stored."""
+    """Return a frozen prefix from its stored JSON; None if none is stored."""
     if raw is None:
         return None
     return FrozenPrefix(

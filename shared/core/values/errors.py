@@ -295,7 +295,8 @@ def _describe_usage(shortages: Sequence[Shortage]) -> str:
 
 
 class CapHeld(EvertalkError):
-    """Model call refused because running calls reserve the rest of a spending cap; the turn waits for them.
+    """Model call refused because running calls reserve the rest of a spending cap; the turn waits for
+    them.
     """
 
     sentence = "What a cap has left is set aside for calls that are under way."

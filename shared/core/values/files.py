@@ -205,7 +205,8 @@ def document_kind(content: bytes) -> DocumentKind | None:
 
 
 def find_pdf(content: bytes) -> int | None:
-    """Return the byte offset at which a PDF begins, after at most 1,024 bytes of junk; None for other files.
+    """Return the byte offset at which a PDF begins, after at most 1,024 bytes of junk; None for other
+    files.
     """
     at = content.find(b"%PDF-", 0, _PDF_HEAD_BYTES)
     return at if at == 0 or (at > 0 and _PDF_BODY.search(content, at)) else None
