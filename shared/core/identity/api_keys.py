@@ -16,13 +16,17 @@ SCOPES: dict[Scope, str] = {
     "memory:read": "read what is remembered of a person",
     "memory:write": "correct, archive and restore what is remembered",
 }
+"""Rights that a key can have, with a description of each for operators."""
 TOKEN_MARK = "evk_"  # noqa: S105  the beginning, not the secret
+"""Beginning of every API key."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,59}")
+"""Pattern of a key's name."""
 MOST_DAYS = 3_650
+"""Longest lifetime of a key with an end, in days."""
 
 
 class BadKey(BadInput):
-    """A key cannot be made like this."""
+    """Request for an API key with an invalid name, scope or lifetime; `advice` says which."""
 
     sentence = "A key cannot be made like this."
     code = "bad_key"
@@ -32,11 +36,11 @@ class BadKey(BadInput):
 
 
 class UnknownLimit(ValueError):
-    """Unknown site or agent."""
+    """Site or agent that does not exist, to which an API key should have been limited."""
 
 
 def check_name(name: str) -> str:
-    """Return the key's name. Raises BadKey if it is invalid."""
+    """Return the key's name unchanged. Raises BadKey unless it has 1 to 60 allowed characters."""
     if NAME.fullmatch(name) is None:
         raise BadKey("A key's name has 1 to 60 letters, digits, spaces, dots, _ or -.")
     return name
@@ -56,7 +60,10 @@ def check_scopes(asked: Iterable[str]) -> tuple[Scope, ...]:
 
 
 def check_days(days: int | None) -> int | None:
-    """Return the key's lifetime in days; None means unlimited. Raises BadKey if it is out of range."""
+    """Return the key's lifetime in days unchanged; None means unlimited.
+
+    Raises BadKey unless it is 1 to 3,650.
+    """
     if days is not None and not 1 <= days <= MOST_DAYS:
         raise BadKey(f"A key lives 1 to {MOST_DAYS} days.")
     return days

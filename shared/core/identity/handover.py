@@ -11,7 +11,12 @@ from typing import Any, Literal, TypeAlias
 from shared.core.values.errors import BadInput, EvertalkError
 
 State = Literal["bot", "waiting", "human"]
+"""States of a conversation:
+
+the assistant answers, the person waits for an operator, or an operator answers.
+"""
 Asker = Literal["person", "assistant", "operator"]
+"""Authors of a request for a human."""
 End = Literal["operator", "person", "unanswered", "silent", "off", "resolved"]
 """Reason why a handover ended.
 
@@ -19,14 +24,24 @@ End = Literal["operator", "person", "unanswered", "silent", "off", "resolved"]
 writing; `off`: handover was switched off; `resolved`.
 """
 Told = Literal["nothing", "queued", "sending", "told", "uncertain", "dead"]
+"""States of the notice to the person's chat that the assistant answers again.
+
+`queued`: still to be sent; `told`: sent; `uncertain`: the process ended while it was sending; `dead`: given
+up.
+"""
 
 EVENT = "handover"
+"""Kind of the event that announces a change of state."""
 REASON_CHARS = 500
+"""Most characters of the reason for a request."""
 LABELS_AT_MOST = 10
+"""Most labels of a conversation."""
 LABEL_CHARS = 40
+"""Most characters of a label."""
 NOTE_CHARS = 4_000
 """Most characters of a private note and of a canned reply."""
 CANNED_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+"""Pattern of the name of a canned reply."""
 PER_HOUR = 5
 """Most requests for a human per hour in one conversation."""
 ANSWERED_TOGETHER = "answered_together"
@@ -52,6 +67,7 @@ ADVICE: Mapping[str, str] = {
     UNANSWERED: "Sorry, nobody was free to come. Your messages are kept, and the assistant answers again.",
     SILENT: "Sorry, nobody has answered. Your messages are kept, and the assistant answers again.",
 }
+"""Text for the person by its code, in English."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +80,10 @@ class HandoverLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewHandover:
-    """Request for a human; a second request with the same `key` returns the same handover."""
+    """Request for a human, to be stored; a second request with the same `key` returns the same handover.
+
+    `turn` is the turn in which it is made, 0 outside of turns; `key` is None if each request counts.
+    """
 
     session_id: int
     address_id: int | None
@@ -78,7 +97,10 @@ class NewHandover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """Result of a change of state of a conversation, or its present state if nothing changed."""
+    """State of a conversation's handover after a request to change it, whether or not the state changed.
+
+    `name` is the operator's display name in state `human`.
+    """
 
     session_id: int
     state: State
@@ -91,7 +113,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """Operator's reply as it was stored."""
+    """Operator's reply as it was stored; `repeated` is True if it had been stored before."""
 
     session_id: int
     seq: int
@@ -101,12 +123,15 @@ class Reply:
 
     @property
     def mid(self) -> str:
+        """Public id of the reply's message, such as `m12`."""
         return f"m{self.seq}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overdue:
-    """Handover whose time limit has passed, and which."""
+    """Handover whose time limit has passed; `end` says whether no operator came or the operator fell
+    silent.
+    """
 
     session_id: int
     handover_id: int
@@ -138,16 +163,17 @@ class Snooze:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """Labels that replace all labels of a conversation."""
+    """Labels that replace all present labels of a conversation."""
 
     labels: tuple[str, ...]
 
 
 HandoverChange: TypeAlias = Assignment | Snooze | Labels
+"""Change that an operator makes to a handover without changing its state."""
 
 
 class NotTaken(EvertalkError):
-    """The operator who writes does not have this conversation."""
+    """Action on a conversation by an operator who must take it first."""
 
     sentence = "The operator who writes does not have this conversation."
     code = "not_taken"
@@ -155,7 +181,7 @@ class NotTaken(EvertalkError):
 
 
 class TakenByOther(EvertalkError):
-    """Another operator has this conversation."""
+    """Action on a conversation that another operator, called `name`, has taken."""
 
     sentence = "Another operator has this conversation."
     code = "taken_by_other"
@@ -167,7 +193,7 @@ class TakenByOther(EvertalkError):
 
 
 class ChangedMeanwhile(EvertalkError):
-    """Another operator changed this conversation after this one had read it."""
+    """Change based on an old version: another operator changed the conversation after it was read."""
 
     sentence = "Another operator changed this conversation after this one had read it."
     code = "changed_meanwhile"
@@ -199,7 +225,7 @@ class UnknownAssignee(BadInput):
 
 
 class AnswerRuns(EvertalkError):
-    """The assistant is still at the turn before: its answer comes first."""
+    """Reply of an operator while the assistant still finishes an answer, which is sent first."""
 
     sentence = "The assistant is still at the turn before: its answer comes first."
     code = "answer_runs"
@@ -207,7 +233,7 @@ class AnswerRuns(EvertalkError):
 
 
 class CannotHandOver(EvertalkError):
-    """The conversation cannot be handed over: it continues elsewhere, or it has no message."""
+    """Conversation that cannot be handed over, because it continues elsewhere or has no message."""
 
     sentence = "The conversation cannot be handed over: it continues elsewhere, or it has no message."
     code = "cannot_hand_over"
@@ -215,7 +241,7 @@ class CannotHandOver(EvertalkError):
 
 
 class NobodyComes(EvertalkError):
-    """The site on which the person writes has no people who could come."""
+    """Request for a human on a site for which no operators are available."""
 
     sentence = "The site on which the person writes has no people who could come."
     code = "nobody_comes"
@@ -223,7 +249,7 @@ class NobodyComes(EvertalkError):
 
 
 class AskedTooOften(BadInput):
-    """Visitor asked for a human too often within an hour."""
+    """Request for a human above the limit of five per hour in one conversation."""
 
     sentence = "A person was asked for again and again."
     code = "asked_too_often"
@@ -233,10 +259,11 @@ class AskedTooOften(BadInput):
 def event_payload(
     state: State, *, name: str = "", picture: str = "", reason: str = "", asked_by: Asker | None = None
 ) -> dict[str, Any]:
-    """Return the payload of a `handover` event for the person's client.
+    """Return the payload of a `handover` event for the person's client, with the key `state`.
 
-    Name and `picture` (a key) of the operator are included in the state `human` only; `reason` only in
-    `waiting` and if `asked_by` is `person`, since the assistant's reasons are for operators.
+    In state `human` it also has the operator's `name` and `picture` (a key, left out if empty). In `waiting`
+    it
+    has `reason` if `asked_by` is `person`, since the assistant's reasons are for operators.
     """
     payload: dict[str, Any] = {"state": state}
     if state == "human":
@@ -247,20 +274,23 @@ def event_payload(
 
 
 def operator_payload(name: str, picture: str) -> dict[str, str]:
-    """Return an operator's name and picture, as people see them in events."""
+    """Return an operator's `name` and `picture` for events; `Support` for an empty name, no key for no
+    picture.
+    """
     return {"name": name or NAMELESS} | ({"picture": picture} if picture else {})
 
 
 def shorten_reason(words: str) -> str:
-    """Return the text on one line, cut to `REASON_CHARS` characters."""
+    """Return the text on one line, cut to 500 characters, the last of them an ellipsis."""
     line = " ".join(words.split())
     return line if len(line) <= REASON_CHARS else f"{line[: REASON_CHARS - 1].rstrip()}…"
 
 
 def clean_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """Return the labels in their order, without duplicates that differ only in case.
+    """Return the labels in their order, with single blanks, without duplicates that differ only in case.
 
-    Raises BadLabels for a label that is empty, too long or unprintable, and for too many labels.
+    Raises BadLabels for a label that is empty, longer than 40 characters or unprintable, and for more than
+    10.
     """
     found: dict[str, str] = {}
     for label in labels:

@@ -9,18 +9,24 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeGuard
 
 MOST_SECONDS_AHEAD = 3600
+"""Most seconds from now to a token's expiry."""
 LEEWAY_SECONDS = 30
 """Seconds by which the clocks of two machines may differ."""
 SUBJECT_CHARS = 200
+"""Most characters of the person's id at the site."""
 NAME_CHARS = 80
+"""Most characters of a person's name; longer ones are cut."""
 EMAIL_CHARS = 254
+"""Most characters of an e-mail address; longer ones are cut."""
 ATTRIBUTES_AT_MOST = 20
+"""Most further attributes; a token with more is invalid."""
 ATTRIBUTE_CHARS = 40, 200
 """Most characters of an attribute's name, and of its value."""
 _OUT_OF_SIGHT = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 _LOCALE_CHARS = 35
 
 Refusal = Literal["invalid", "expired"]
+"""Reason why a token is refused: it is malformed or not for this site and time, or it has expired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +43,16 @@ class Identity:
 
     @property
     def contact(self) -> dict[str, Any]:
-        """Details for the contact's row; empty ones are left out."""
+        """Details for the contact's row: `email`, `attributes` and `language`; empty ones are left out."""
         said = {"email": self.email, "attributes": dict(self.attributes), "language": self.locale}
         return {name: value for name, value in said.items() if value}
 
     @property
     def place(self) -> str:
-        """Stored place of the person's address: a hash, since a site's ids are often e-mail addresses."""
+        """Stored place of the person's address: `PLACE_PREFIX` and a hash of site and subject.
+
+        It is hashed because a site's ids are often e-mail addresses.
+        """
         words = f"evertalk.signed-in:{len(self.site)}:{self.site}:{self.subject}"
         return PLACE_PREFIX + hashlib.sha256(words.encode()).hexdigest()
 
@@ -53,9 +62,10 @@ PLACE_PREFIX = "sub:"
 
 
 def identity_of(claims: Mapping[str, Any], *, site: str, now: float) -> Identity | Refusal:
-    """Return the identity in a token's claims, or why they are refused.
+    """Return the identity in a token's claims, or `invalid` or `expired` if they are refused.
 
-    `now` is Unix time in seconds. A present claim of a wrong type makes the token invalid.
+    `site` must be the audience; `now` is Unix time in seconds. `sub`, `exp` and `iat` are required; a present
+    claim of a wrong type makes the token invalid.
     """
     expires, issued = claims.get("exp"), claims.get("iat")
     if not (_is_moment(expires) and _is_moment(issued)) or claims.get("aud") != site:
@@ -96,8 +106,9 @@ def _attributes_of(claim: object) -> Mapping[str, str] | None:
 
 
 def clean_name(name: str, most: int = NAME_CHARS) -> str:
-    """Return a name on one line without control, direction and invisible characters, at most `most`
-    characters.
+    """Return a name on one line, at most `most` characters, without control and invisible characters.
+
+    Square, curly and angle brackets become round ones or are removed.
     """
     plain = unicodedata.normalize("NFC", name[: 4 * most].encode(errors="ignore").decode())
     visible = "".join(" " if unicodedata.category(char) in _OUT_OF_SIGHT else char for char in plain)

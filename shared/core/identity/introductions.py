@@ -8,8 +8,9 @@ import unicodedata
 from shared.core.identity.identity_claims import clean_name
 
 CHARS_READ = 600
-"""Most characters of a message that is read; a longer one often quotes another writer."""
+"""Characters above which a message is not searched; a longer one often quotes another writer."""
 NAME_CHARS = 40
+"""Most characters of a returned name."""
 _LEADS = (
     # en
     r"my name(?:['’]s| is)(?: called)?", r"(?:you can |please |just )call me",

@@ -15,7 +15,7 @@ _VARIABLE = re.compile(r"\{\{([^{}]{0,100})\}\}")
 
 
 class BadMacro(BadInput):
-    """The macro has no action, or actions that contradict each other."""
+    """Macro without an action, or with actions that contradict each other."""
 
     sentence = "The macro has no action, or actions that contradict each other."
     code = "bad_macro"
@@ -23,7 +23,7 @@ class BadMacro(BadInput):
 
 
 class UnfilledVariable(BadInput):
-    """The reply has a variable without a value."""
+    """Reply with a variable that is unknown or has no value."""
 
     sentence = "The reply has a variable without a value."
     code = "unfilled"
@@ -31,7 +31,7 @@ class UnfilledVariable(BadInput):
 
 
 class HandoverOff(EvertalkError):
-    """Hand-over is switched off, so an operator cannot take a conversation."""
+    """Action that needs handover, which is switched off by setting."""
 
     sentence = "Hand-over is switched off, so an operator cannot take a conversation."
     code = "handover_off"
@@ -62,7 +62,7 @@ def check_macro(*, labels: tuple[str, ...], assignee: str, reply: str, resolve: 
 
 
 def fill_variables(text: str, values: Mapping[str, str]) -> str:
-    """Return `text` with its `{{variables}}` filled in.
+    """Return `text` with each `{{name}}` replaced by its value; blanks inside the braces are ignored.
 
     Raises UnfilledVariable for an unknown variable or one with an empty value.
     """

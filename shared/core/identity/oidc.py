@@ -14,10 +14,11 @@ from shared.core.tools.web_address import is_this_machine
 from shared.core.values.errors import EvertalkError
 
 MOST_GROUPS = 1_000
+"""Most groups of a person that are looked at."""
 
 
 class ProviderRefused(EvertalkError):
-    """The identity provider's answer proves nothing."""
+    """Answer of the identity provider that does not prove who the person is."""
 
     sentence = "The identity provider's answer proves nothing."
     code = "provider_refused"
@@ -25,7 +26,7 @@ class ProviderRefused(EvertalkError):
 
 
 class ProviderAway(EvertalkError):
-    """The identity provider cannot be asked."""
+    """Identity provider that cannot be reached, or does not answer."""
 
     sentence = "The identity provider cannot be asked."
     code = "provider_away"
@@ -33,7 +34,7 @@ class ProviderAway(EvertalkError):
 
 
 class NoEntry(EvertalkError):
-    """Account of the identity provider that is in no group with access."""
+    """Account of the identity provider that is in no group with access to the dashboard."""
 
     sentence = "Known to the provider, and in no group that may come in."
     code = "no_entry"
@@ -52,7 +53,7 @@ class ProviderIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """Login in progress. All its values are derived from one secret in the browser's cookie."""
+    """Login in progress; all its values are derived from `secret`, which the browser's cookie holds."""
 
     secret: str
 
@@ -81,7 +82,10 @@ class Attempt:
 
 
 def parse_groups(text: str) -> tuple[tuple[str, Role], ...]:
-    """Return groups and their roles from a text such as `ops=operator,admins=admin`. Raises ValueError."""
+    """Return pairs of group and role from a text such as `ops=operator,admins=admin`.
+
+    Raises ValueError if a part is not a group and a role.
+    """
     found: dict[str, Role] = {}
     for part in text.split(","):
         group, _, wanted = (word.strip() for word in part.rpartition("="))
@@ -93,7 +97,10 @@ def parse_groups(text: str) -> tuple[tuple[str, Role], ...]:
 
 
 def role_of(claims: Mapping[str, Any], groups: tuple[tuple[str, Role], ...]) -> Role | None:
-    """Return the highest role of the groups in the claim `groups`; None if none of them may log in."""
+    """Return the highest role that `groups` gives to the groups in the claim `groups`, a text or a list.
+
+    None if none of them may log in.
+    """
     said = claims.get("groups")
     names = [said] if isinstance(said, str) else said if isinstance(said, list) else []
     mine = {name for name in names[:MOST_GROUPS] if isinstance(name, str)}
@@ -102,7 +109,9 @@ def role_of(claims: Mapping[str, Any], groups: tuple[tuple[str, Role], ...]) -> 
 
 
 def name_of(claims: Mapping[str, Any]) -> str:
-    """Return the first name among the claims for one; empty if there is none."""
+    """Return the first non-empty claim of `preferred_username`, `email` and `name`; empty if there is
+    none.
+    """
     for claim in ("preferred_username", "email", "name"):
         if isinstance(said := claims.get(claim), str) and said.strip():
             return said
@@ -110,7 +119,11 @@ def name_of(claims: Mapping[str, Any]) -> str:
 
 
 def is_safe_address(url: object) -> bool:
-    """Return whether an address is https, or http on this machine."""
+    """Return whether a value is an address of https, or of http on this machine, to which secrets may be
+    sent.
+
+    False for addresses with a user name or a fragment, and for other types than text.
+    """
     if not isinstance(url, str) or len(url) > 2_000 or not url.isascii():
         return False
     try:

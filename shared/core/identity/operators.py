@@ -13,8 +13,11 @@ Role = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")
 """Roles in ascending order; each includes the rights of the ones before."""
 MOST_NAME_CHARS = 64
+"""Most characters of an operator's login name."""
 INVITATION_HOURS = 24
+"""Hours for which an invitation is valid."""
 MOST_DISPLAY_CHARS = 60
+"""Most characters of the name that people see."""
 MOST_PICTURE_BYTES = 40_960
 """Most bytes of an operator's picture, enough for 256 × 256 pixels. The database has the same limit."""
 _NAME = re.compile(r"[\w][\w.@+ \-]*")
@@ -28,14 +31,14 @@ API keys need no entry, since their names have a colon.
 
 
 class BadOperator(BadInput):
-    """Invalid operator name or role."""
+    """Invalid name, display name, picture or role of an operator; `advice` says what is allowed."""
 
     sentence = "Invalid operator name or role."
     code = "bad_operator"
 
 
 class UnknownOperator(EvertalkError):
-    """Unknown operator."""
+    """Operator that does not exist."""
 
     sentence = "Unknown operator."
     code = "unknown_operator"
@@ -43,7 +46,7 @@ class UnknownOperator(EvertalkError):
 
 
 class OperatorExists(EvertalkError):
-    """The name is taken."""
+    """Login name that another operator already has."""
 
     sentence = "The name is taken."
     code = "operator_exists"
@@ -53,7 +56,7 @@ class OperatorExists(EvertalkError):
 
 
 class LastAdmin(EvertalkError):
-    """The last admin cannot be removed or locked."""
+    """Refused removal, lock or change of role of the last admin."""
 
     sentence = "The last admin cannot be removed or locked."
     code = "last_admin"
@@ -61,7 +64,7 @@ class LastAdmin(EvertalkError):
 
 
 class OfTheProvider(EvertalkError):
-    """The identity provider decides this."""
+    """Change of role or password of an operator for whom the identity provider decides both."""
 
     sentence = "The identity provider decides this."
     code = "of_the_provider"
@@ -69,7 +72,7 @@ class OfTheProvider(EvertalkError):
 
 
 class OperatorLocked(EvertalkError):
-    """The operator is locked."""
+    """Action that a locked operator cannot take part in; unlock first."""
 
     sentence = "The operator is locked."
     code = "operator_locked"
@@ -77,7 +80,7 @@ class OperatorLocked(EvertalkError):
 
 
 class StaleOperator(EvertalkError):
-    """Another admin has changed this operator."""
+    """Change of an operator whom another admin has changed since; `current` is the newer state."""
 
     sentence = "Another admin has changed this operator."
     code = "stale"
@@ -89,7 +92,7 @@ class StaleOperator(EvertalkError):
 
 
 def check_operator_name(name: str) -> str:
-    """Return the name with single blanks. Raises BadOperator if it is invalid or reserved."""
+    """Return the login name with single blanks. Raises BadOperator if it is invalid, too long or reserved."""
     name = " ".join(name.split())
     if not name or len(name) > MOST_NAME_CHARS or not _NAME.fullmatch(name):
         advice = f"A name has 1 to {MOST_NAME_CHARS} letters, digits, spaces and . @ + _ - signs."
@@ -100,7 +103,10 @@ def check_operator_name(name: str) -> str:
 
 
 def check_display_name(name: str) -> str:
-    """Return the display name with single blanks; empty means none. Raises BadOperator."""
+    """Return the display name with single blanks; empty means none.
+
+    Raises BadOperator if it has more than 60 characters or unprintable ones.
+    """
     name = " ".join(name.split())
     if len(name) > MOST_DISPLAY_CHARS or not name.isprintable():
         raise BadOperator(advice=f"A name that people see has at most {MOST_DISPLAY_CHARS} printable signs.")
@@ -108,7 +114,10 @@ def check_display_name(name: str) -> str:
 
 
 def check_picture(content: bytes) -> bytes:
-    """Return the picture's bytes unchanged. Raises BadOperator if it is no image or has more than 40 kB."""
+    """Return the picture's bytes unchanged.
+
+    Raises BadOperator unless it is a JPEG, PNG, GIF or WebP file of at most 40 KiB.
+    """
     if not 0 < len(content) <= MOST_PICTURE_BYTES or picture_mime(content) is None:
         raise BadOperator(
             advice=f"A picture is a JPEG, PNG, GIF or WebP file of at most {MOST_PICTURE_BYTES // 1024} kB."
@@ -117,7 +126,7 @@ def check_picture(content: bytes) -> bytes:
 
 
 def check_role(role: str) -> Role:
-    """Return the role. Raises BadOperator if it does not exist."""
+    """Return the role. Raises BadOperator if it is not one of `ROLES`."""
     for known in ROLES:
         if role == known:
             return known

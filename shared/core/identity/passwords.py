@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 LEAST_CHARS = 12
+"""Fewest characters of a password."""
 MOST_CHARS = 1_000
+"""Most characters of a password."""
 _LEAST_OWN_CHARS = 5
 """Fewest different characters that must remain after all common parts are removed."""
 _GUESSED_FIRST = """
@@ -21,9 +23,10 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 
 
 def find_weakness(password: str, *, name: str = "") -> str:
-    """Return why a password is too weak, as a sentence for people; empty if it is strong enough.
+    """Return why a password is too weak, as an English sentence for people; empty if it is strong enough.
 
-    `name` is the operator's name, which the password must not be made of.
+    Common words, years and rows such as `abc` do not count as strength, and neither do parts of `name`, the
+    operator's name.
     """
     if len(password) < LEAST_CHARS:
         return f"A password has at least {LEAST_CHARS} characters."

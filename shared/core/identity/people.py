@@ -12,7 +12,9 @@ CODE_ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 CODE_HOURS = 1
 """Hours for which the code of a request for access to a bot is valid."""
 CODE_CHARS = 8
+"""Characters of a link code."""
 CODE_MINUTES = 10
+"""Minutes for which a link code is valid."""
 CODES_PER_HOUR = 3
 """Most codes that one person may request per hour, used or not."""
 GUESSES = 5
@@ -20,12 +22,16 @@ GUESSES = 5
 GUESSES_OF_ALL = 200
 """Wrong codes in the whole deployment within `GUESS_MINUTES`, after which all codes are refused."""
 GUESS_MINUTES = 10
+"""Minutes over which wrong codes are counted."""
 
 LinkRefusal = Literal[
     "no_code", "own_code", "too_many_codes", "busy", "with_human", "group", "not_here", "moved"
 ]
 """Reason why a link is refused. `no_code` covers unknown, used and expired codes, and too many tries."""
 UnlinkRefusal = Literal["not_linked", "which", "busy", "with_human", "moved"]
+"""Reason why `/unlink` is refused; `which` means that several channels are linked and none was clearly
+named.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +52,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountLink:
-    """Linked channel that `/unlink` can separate."""
+    """Linked channel that `/unlink` can separate; `title` is its name for people."""
 
     id: int
     channel: str
@@ -80,7 +86,7 @@ class ArchivedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedSession:
-    """Earlier conversation that continued elsewhere after a link, to be read."""
+    """Conversation that ended by a link, since the person continues in another one; it can still be read."""
 
     public_id: str
     channel: str
@@ -89,12 +95,15 @@ class ArchivedSession:
 
 
 def parse_code(words: str) -> str | None:
-    """Return a typed code without blanks and dashes, in upper case; None if it cannot be a code."""
+    """Return a typed link code in upper case, without blanks, dashes, dots and backticks.
+
+    None if the rest cannot be a code of 8 characters.
+    """
     code = "".join(char for char in words.upper() if char not in " -–—_.`\u00a0")
     return code if len(code) == CODE_CHARS and set(code) <= set(CODE_ALPHABET) else None
 
 
 def format_code(code: str) -> str:
-    """Return a code in two groups, such as `ABCD-EFGH`."""
+    """Return a link code of 8 characters in two groups, such as `ABCD-EFGH`."""
     half = CODE_CHARS // 2
     return f"{code[:half]}-{code[half:]}"

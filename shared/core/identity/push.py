@@ -14,6 +14,7 @@ from shared.core.values.errors import BadInput, EvertalkError
 Kind = Literal["waits", "wrote", "answer"]
 """Event: a person waits for a human, wrote to their operator, or was answered."""
 Urgency = Literal["normal", "high"]
+"""Urgency of a notification in the sense of Web Push (RFC 8030)."""
 _POINT_BYTES, _AUTH_BYTES = 65, 16
 _UNCOMPRESSED = 4
 
@@ -27,10 +28,7 @@ class BadSubscription(BadInput):
 
 
 class PushUnavailable(EvertalkError):
-    """Notifications cannot be sent just now. The server's log says why.
-
-    There is no key to sign them with.
-    """
+    """Notifications that cannot be sent or subscribed to, because there is no key to sign them with."""
 
     sentence = "Notifications cannot be sent just now. The server's log says why."
     code = "push_unavailable"
@@ -45,7 +43,9 @@ class PushTarget:
     p256dh: bytes
     """Public key of the browser, as an uncompressed point of P-256."""
     auth: bytes
+    """Secret of the subscription, 16 bytes."""
     language: str = ""
+    """Language of the notifications; empty if unknown."""
     id: int = 0
     """Row id; 0 before it is stored."""
 
@@ -66,7 +66,7 @@ class PushNotice:
 
 
 def origin_of(endpoint: str) -> str:
-    """Return the origin of an address, such as `https://host`, with a port only if it is named."""
+    """Return the scheme and host of an address, such as `https://host`, with a port only if it names one."""
     parts = urlsplit(endpoint)
     return f"{parts.scheme}://{parts.netloc}"
 
@@ -74,9 +74,11 @@ def origin_of(endpoint: str) -> str:
 def parse_target(
     endpoint: str, p256dh: str, auth: str, *, language: str, services: Collection[str]
 ) -> PushTarget:
-    """Return the push target of a browser's subscription with keys in base64url.
+    """Return the push target of a browser's subscription, whose keys are in base64url; it is not stored.
 
-    `services` are the deployment's own push services. Raises BadSubscription.
+    `services` are origins of the deployment's own push services, which may be private. Raises BadSubscription
+    for
+    bad keys, and for any other address that is not public https.
     """
     try:
         if origin_of(endpoint) not in services:

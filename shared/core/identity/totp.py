@@ -13,12 +13,17 @@ from collections.abc import Iterable
 from urllib.parse import quote, urlencode
 
 STEP_SECONDS = 30
+"""Seconds for which a code is shown."""
 DIGITS = 6
+"""Digits of a code."""
 KEY_BYTES = 20
+"""Bytes of the secret key that app and server share."""
 SLACK_STEPS = 1
 """Time steps by which a phone's clock may be off, in either direction."""
 RECOVERY_CODES = 10
+"""Recovery codes that an operator gets at a time."""
 RECOVERY_BYTES = 10
+"""Random bytes of a recovery code."""
 _CODE = re.compile(rf"\d{{{DIGITS}}}")
 
 
@@ -36,9 +41,10 @@ def step_of(seconds: float) -> int:
 
 
 def matching_step(key: bytes, typed: str, *, seconds: float, after: int) -> int | None:
-    """Return the time step of a typed code; None for a wrong code or one not later than `after`.
+    """Return the time step to which a typed code belongs; None if it is wrong or was used.
 
-    `seconds` is the present Unix time; one step before and after is accepted. `after` is the last step used.
+    `seconds` is the present Unix time; the steps just before and after are accepted, too. `after` is the last
+    step used; its codes and earlier ones are refused. Blanks and hyphens in `typed` are ignored.
     """
     code = typed.translate(_SPACES)
     if not _CODE.fullmatch(code):
@@ -52,23 +58,28 @@ def matching_step(key: bytes, typed: str, *, seconds: float, after: int) -> int 
 
 
 def format_key(key: bytes) -> str:
-    """Return the key in groups of four letters and digits, as people type it into an app."""
+    """Return the key in base32, in groups of four characters, as people type it into an app."""
     return _groups(base64.b32encode(key).decode().rstrip("="))
 
 
 def app_address(key: bytes, *, name: str, issuer: str) -> str:
-    """Return the `otpauth:` address that authenticator apps read from a link or a QR code."""
+    """Return the `otpauth:` address that authenticator apps read from a link or a QR code; it holds the
+    key.
+    """
     asked = {"secret": base64.b32encode(key).decode().rstrip("="), "issuer": issuer}
     return f"otpauth://totp/{quote(issuer)}:{quote(name)}?{urlencode(asked, quote_via=quote)}"
 
 
 def format_recovery_codes(drawn: Iterable[bytes]) -> tuple[str, ...]:
-    """Return recovery codes in groups, made of random bytes."""
+    """Return one recovery code for each text of random bytes: base32 in lower case, in groups of four."""
     return tuple(_groups(base64.b32encode(one).decode().lower()) for one in drawn)
 
 
 def recovery_digest(typed: str) -> bytes:
-    """Return the stored hash of a recovery code; its 80 random bits make one hash enough."""
+    """Return the SHA-256 hash of a recovery code, by which it is stored, ignoring case, blanks and hyphens.
+
+    Its 80 random bits make one hash enough.
+    """
     bare = typed.translate(_SPACES).lower()[:100]
     return hashlib.sha256(f"evertalk.recovery:{bare}".encode("utf-8", "replace")).digest()
 

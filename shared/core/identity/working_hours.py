@@ -32,9 +32,11 @@ class WorkingHours:
 
 
 def parse_working_hours(text: str, zone: str) -> WorkingHours | None:
-    """Parse hours such as `Mo-Fr 9-17:30 Europe/Berlin`; return None for empty text, which means always open.
+    """Return the hours that a text such as `Mo-Fr 9-17:30 Europe/Berlin` names; None for a blank text.
 
-    `zone` is the time zone if the text names none. Raises ValueError for text of another form.
+    None means always open. `zone` is the time zone if the text names none. Raises ValueError for text of
+    another
+    form, for an unknown zone, and for hours that end before they begin.
     """
     text = text.strip()
     if not text:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 
 FENCE = "fetched_page"
+"""Name of the tag around a page's text."""
 _MARK = re.compile(rf"<(?=\s*+/?+\s*+{FENCE})", re.IGNORECASE)
 
 
 def page_text(url: str, text: str, *, title: str = "", truncated: bool = False) -> str:
-    """Return the page's text inside a fence that it cannot close, below its address and title.
+    """Return the text of a web page as the model reads it, below its address, title and a warning.
 
-    `truncated` says that only the beginning is included.
+    The page's text stands in a tag that it cannot close itself. `truncated` says that only the beginning is
+    included; an empty title is left out.
     """
     said = [f"Page: {_replace_marks(url)}"]
     if title:
