@@ -16,7 +16,9 @@ from shared.core.ops.evaluation import (
 )
 
 Verdict = Literal["abstained", "right", "invented"]
+"""Verdicts on an answer: it admits not to know, contains a right answer, or makes something up."""
 VERDICTS: tuple[Verdict, ...] = ("abstained", "right", "invented")
+"""All verdicts, in the order of reports."""
 LONG_ANSWER_WORDS = 6
 """Words from which a right answer is matched by a share of its words instead of all."""
 LONG_ANSWER_SHARE = 0.6
@@ -66,7 +68,7 @@ _ADMISSION = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedAnswer:
-    """Answer of the model, and whether it abstained, was right, or made something up."""
+    """Answer of the model to a question, with the verdict on it."""
 
     question: EvalQuestion
     answer: str
@@ -75,6 +77,7 @@ class JudgedAnswer:
     """True if the model called its tool `recall` for this answer."""
 
     def as_json(self) -> dict[str, Any]:
+        """Return the answer for a JSON report; `expected` holds all right answers, joined by slashes."""
         return {
             "question": self.question.question, "expected": " / ".join(self.question.answers),
             "elsewhere": self.question.elsewhere, "answer": self.answer, "verdict": self.verdict,
@@ -92,11 +95,11 @@ class AbstentionRow:
     figures: EvalFigures
 
     def count(self, verdict: Verdict, *, answerable: bool) -> int:
-        """Return the number of answers with this verdict."""
+        """Return the number of answers with this verdict, to answerable or to unanswerable questions only."""
         return sum(one.verdict == verdict for one in self._select_answers(answerable=answerable))
 
     def count_asked(self, *, answerable: bool) -> int:
-        """Return the number of questions that can, or cannot, be answered."""
+        """Return the number of questions that can be answered, or that cannot."""
         return len(self._select_answers(answerable=answerable))
 
     @property
@@ -113,6 +116,7 @@ class AbstentionRow:
         return [one for one in self.answers if bool(one.question.answers) is answerable]
 
     def as_json(self) -> dict[str, Any]:
+        """Return the row for a JSON report, with counts, costs in dollars, seconds and all answers."""
         figures = asdict(self.figures)
         return {
             "data": self.data, "preset": self.preset,
@@ -131,8 +135,12 @@ class AbstentionRow:
 
 
 def judge_by_rules(question: EvalQuestion, answer: str) -> Verdict:
-    """Return the verdict on an answer by its words; containing a right answer counts more than an
-    admission.
+    """Return the verdict on an answer by its words, without a model; only the first 20,000 characters are
+    judged.
+
+    `right` if it contains one of the right answers, even beside an admission; else `abstained` if it admits
+    not to
+    know or is blank; else `invented`.
     """
     answer = answer[:JUDGED_CHARS]
     if any(_is_said(answer, expected) for expected in question.answers):
@@ -148,10 +156,12 @@ def _is_said(answer: str, expected: str) -> bool:
 
 
 def with_abstention(talks: Sequence[EvalTalk], *, unanswerable: int, answerable: int) -> tuple[EvalTalk, ...]:
-    """Return the talks with at most these numbers of questions each.
+    """Return the talks with at most `answerable` of their questions and `unanswerable` unanswerable ones
+    each.
 
-    Unanswerable questions come from the talk's own list, or were asked about another talk, about half each.
-    The same talks always get the same questions.
+    About half of the unanswerable questions come from the talk's own list; the others were asked about
+    another
+    talk. The same talks always get the same questions.
     """
     return tuple(
         replace(
@@ -179,7 +189,7 @@ _HEADS = (
 
 
 def render_abstention(rows: Sequence[AbstentionRow]) -> str:
-    """Return a text table with a row for each data set and preset."""
+    """Return a text table with a headline and a line for each row; it has no newline at its end."""
     cells = [_HEADS, *map(_cells, rows)]
     widths = [max(len(line[at]) for line in cells) for at in range(len(_HEADS))]
     return "\n".join(

@@ -21,9 +21,13 @@ Kind: TypeAlias = Literal[
     "duty_late",
     "process_stopped", "test",
 ]  # fmt: skip
+"""Kinds of problems that operators are alerted to."""
 Phase: TypeAlias = Literal["opened", "ended"]
+"""Occasions of a message: the problem began, or it ended."""
 Channel: TypeAlias = Literal["telegram", "webhook", "email"]
+"""Channels by which alerts are sent."""
 Detail: TypeAlias = Mapping[str, int | str]
+"""Facts of an alert by name; values are numbers, ids and names, never texts of people."""
 
 KINDS: Mapping[Kind, tuple[str, str]] = {
     "spend_80": (
@@ -108,7 +112,7 @@ KINDS: Mapping[Kind, tuple[str, str]] = {
     ),
     "test": ("A test of the alerts", "This is only a test: an operator pressed Send a test."),
 }
-"""Headline and advice by kind."""
+"""Headline and advice, in English, by the kind of alert."""
 
 PERMITTED: Mapping[Kind, frozenset[str]] = {
     "spend_80": frozenset({"used_micro", "cap_micro"}),
@@ -174,12 +178,15 @@ ADVICE: Mapping[str, str] = {
 
 
 class BadAlert(ValueError):
-    """A fact that no alert may hold."""
+    """Fact that an alert of this kind may not contain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """Problem that operators are notified of, from its start to its end (`ended_at` None while it lasts)."""
+    """Problem that operators are notified of, from its start to its end (`ended_at` None while it lasts).
+
+    `key` distinguishes problems of the same kind, such as two providers.
+    """
 
     public_id: str
     kind: Kind
@@ -191,14 +198,17 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """Outage of the database for writing; its alert is kept in memory until it is sent."""
+    """Time in which the database takes no writes; its alert is kept in memory, since it cannot be stored."""
 
     public_id: str
     opened_at: datetime
     detail: Detail
 
     def build_sending(self, target: str, *, attempt: int) -> Sending:
-        """Return the message to one target; its key and text are the same at every attempt."""
+        """Return the message about the outage to one target, to be sent by the caller.
+
+        Its key and text are the same at every attempt.
+        """
         alert = Alert(
             public_id=self.public_id, kind="database_lost", key="", detail=self.detail,
             opened_at=self.opened_at,
@@ -216,7 +226,10 @@ class Outage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
-    """Message to one target, claimed by this process; `send_key` is the same at every attempt."""
+    """Message about an alert to one target, claimed by this process for an attempt.
+
+    `send_key` is the same at every attempt, so that a receiver can recognise repetitions.
+    """
 
     send_id: int
     send_key: str
@@ -228,12 +241,15 @@ class Sending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """Outcome of a send: delivered."""
+    """Outcome of a send: the target has accepted the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotSent:
-    """Outcome of a send: not delivered; it may be retried, after `retry_after` seconds if known."""
+    """Outcome of a send: not delivered; it may be retried.
+
+    `code` is explained by `advice_of`; `retry_after` is the receiver's wish in seconds, None if it has none.
+    """
 
     code: str
     retry_after: float | None = None
@@ -241,14 +257,17 @@ class NotSent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRefused:
-    """Outcome of a send: refused for good, so it is not retried."""
+    """Outcome of a send: refused for good, so it is not retried; `code` is explained by `advice_of`."""
 
     code: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertOutcomeUnknown:
-    """Outcome of a send: unknown; the alert may have arrived, so it is not sent again."""
+    """Outcome of a send:
+
+    the alert may have arrived, so it is not sent again; `code` is explained by `advice_of`.
+    """
 
     code: str
 
@@ -262,7 +281,10 @@ def channel_of(target: str) -> str:
 
 
 def check_detail(kind: Kind, detail: Mapping[str, Any]) -> Detail:
-    """Return a copy of the facts. Raises BadAlert for names or values that its kind does not permit."""
+    """Return a copy of the facts if an alert of this kind may contain them.
+
+    Raises BadAlert for a name that the kind does not permit, and for a value that is no number, name or id.
+    """
     for name, value in detail.items():
         if name not in PERMITTED[kind]:
             raise BadAlert(f"{kind} has no fact {name!r}")
@@ -282,7 +304,7 @@ def wait_seconds(attempt: int) -> float:
 
 
 def advice_of(code: str) -> str:
-    """Return advice for operators on a failed delivery; empty for an unknown code."""
+    """Return advice in English for operators on a failed delivery by its code; empty for an unknown code."""
     if code.startswith("http_"):
         return f"The receiver answered {code[5:]}; it must answer 2xx."
     if code.startswith("smtp_"):
@@ -291,18 +313,21 @@ def advice_of(code: str) -> str:
 
 
 def headline(alert: Alert, phase: Phase) -> str:
-    """Return the title of an alert; for its end, with "Over:" before it."""
+    """Return the English title of an alert; for its end, with `Over: ` before it."""
     title = KINDS[alert.kind][0]
     return f"Over: {title[0].lower()}{title[1:]}" if phase == "ended" else title
 
 
 def facts(alert: Alert) -> str:
-    """Return the facts of an alert as one line; empty if there are none."""
+    """Return the facts of an alert as one English line; empty if there are none."""
     return _facts(alert.kind, alert.detail)
 
 
 def message(alert: Alert, phase: Phase, *, dashboard_url: str) -> str:
-    """Return the text of an alert for Telegram or mail."""
+    """Return the English text of an alert for Telegram or mail:
+
+    title, facts, advice (at its start) and a link.
+    """
     lines = [headline(alert, phase), facts(alert)]
     if phase == "opened":
         lines += ["", KINDS[alert.kind][1]]
@@ -311,7 +336,7 @@ def message(alert: Alert, phase: Phase, *, dashboard_url: str) -> str:
 
 
 def payload(sending: Sending, *, dashboard_url: str) -> bytes:
-    """Return the JSON body of a webhook; all attempts have the same bytes."""
+    """Return the JSON body of a webhook in UTF-8; all attempts have the same bytes."""
     alert = sending.alert
     told = {
         "type": "alert.opened" if sending.phase == "opened" else "alert.ended",
@@ -333,7 +358,10 @@ def payload(sending: Sending, *, dashboard_url: str) -> bytes:
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:
-    """Return `v1=` and the HMAC-SHA256 of timestamp, dot and body, in hexadecimal digits."""
+    """Return `v1=` and the HMAC-SHA256, in hexadecimal digits, of timestamp, dot and body of a webhook.
+
+    `timestamp` is Unix time in seconds.
+    """
     digest = hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
     return f"v1={digest}"
 

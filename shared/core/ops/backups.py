@@ -14,12 +14,19 @@ from typing import Any
 from shared.core.values.errors import EvertalkError
 
 FORMAT = 1
+"""Version of the format of backups."""
 MANIFEST = "manifest.json"
+"""Name of the manifest in a backup."""
 DATABASE = "database.dump"
+"""Name of the dump of the database in a backup."""
 FILES = "files.tar"
+"""Name of the archive of the data folder's files in a backup."""
 KEY = "secret_key"
+"""Name of the secret key in a backup; it may be missing."""
 MEMBERS = (DATABASE, FILES, KEY)
+"""Names of all files that a backup may contain besides its manifest."""
 MOST_MANIFEST_BYTES = 64 * 1024
+"""Most bytes of a manifest that are read."""
 _NAME = re.compile(r"evertalk-(\d{8}T\d{6})Z\.tar")
 _STAMP = "%Y%m%dT%H%M%S"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -27,7 +34,7 @@ _REVISION = re.compile(r"[0-9A-Za-z_]{1,40}")
 
 
 class BadBackup(EvertalkError):
-    """The backup cannot be restored; nothing was changed."""
+    """Backup that cannot be restored; nothing was changed."""
 
     sentence = "The backup cannot be restored; nothing was changed."
     code = "bad_backup"
@@ -46,8 +53,9 @@ class Member:
 class Manifest:
     """Description of a backup: its files with checksums, and the versions that made it.
 
-    `key_id` identifies the secret key without revealing it. `floor` is the oldest schema that the program
-    which made the backup can upgrade; empty before 0.2.0.
+    `counts` has the numbers of conversations, messages, notes and files. `key_id` identifies the secret key
+    without revealing it. `floor` is the
+    oldest schema that the program which made the backup can upgrade; empty before 0.2.0.
     """
 
     made_at: datetime
@@ -61,9 +69,7 @@ class Manifest:
     floor: str = ""
 
     def describe_schema(self) -> str:
-        """Return a text with the schema, the version that made the backup, and the oldest schema that it can
-        upgrade.
-        """
+        """Return an English text with schema and version of the backup, and `floor` if it is known."""
         since = f", which upgrades data from schema {self.floor} on" if self.floor else ""
         return f"schema {self.revision}, made by Evertalk {self.evertalk}{since}"
 
@@ -74,12 +80,12 @@ class Manifest:
 
 
 def name_of(made_at: datetime) -> str:
-    """Return the file name of a backup, with its time in UTC."""
+    """Return the file name of a backup made at this time, such as `evertalk-20261120T140500Z.tar`, in UTC."""
     return f"evertalk-{made_at.astimezone(UTC).strftime(_STAMP)}Z.tar"
 
 
 def parse_made_at(name: str) -> datetime | None:
-    """Return the time in a backup's file name; None for another file."""
+    """Return the time, in UTC, in a backup's file name; None for the name of another file."""
     found = _NAME.fullmatch(name)
     return None if found is None else datetime.strptime(found[1], _STAMP).replace(tzinfo=UTC)
 
@@ -102,9 +108,10 @@ def is_due(names: Iterable[str], *, now: datetime, every: timedelta) -> bool:
 
 
 def find_superfluous(names: Iterable[str], *, keep: int, just_made: str, now: datetime) -> list[str]:
-    """Return the names of backups to delete once `just_made` is stored, so that `keep` remain in total.
+    """Return the names of backups to delete once `just_made` is stored, so that at most `keep` remain with
+    it.
 
-    Future-dated ones come first, then the oldest. `just_made` and other files are never returned.
+    Backups dated after `now` come first, then the oldest. `just_made` and other files are never returned.
     """
     dated = [(at, name) for name in names if (at := parse_made_at(name)) is not None and name != just_made]
     dated.sort(key=lambda one: (one[0] <= now, one[0]))
@@ -112,7 +119,7 @@ def find_superfluous(names: Iterable[str], *, keep: int, just_made: str, now: da
 
 
 def write_manifest(manifest: Manifest, secret_key: bytes) -> bytes:
-    """Return the manifest as JSON with a seal, an HMAC by the secret key."""
+    """Return the manifest as JSON in UTF-8, with a seal: an HMAC by the secret key. Nothing is written."""
     facts: dict[str, Any] = {
         "format": FORMAT,
         "made_at": manifest.made_at.astimezone(UTC).isoformat(),
@@ -131,7 +138,10 @@ def write_manifest(manifest: Manifest, secret_key: bytes) -> bytes:
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """Return the manifest in this JSON, without checking its seal. Raises BadBackup if it is invalid."""
+    """Return the manifest in this JSON, without checking its seal or the files.
+
+    Raises BadBackup if it cannot be read, has another format, or names other files than a backup has.
+    """
     try:
         told = json.loads(data)
         if told["format"] != FORMAT:
@@ -165,14 +175,14 @@ def read_manifest(data: bytes) -> Manifest:
 
 
 def check_seal(data: bytes, secret_key: bytes) -> bool:
-    """Return whether the seal of a valid manifest was made with this secret key."""
+    """Return whether the seal of a manifest that `read_manifest` accepts was made with this secret key."""
     facts = json.loads(data)
     given = facts.pop("seal", "")
     return isinstance(given, str) and hmac.compare_digest(given.encode(), _seal(facts, secret_key).encode())
 
 
 def key_id_of(secret_key: bytes) -> str:
-    """Return an identifier of the secret key that does not reveal it."""
+    """Return 12 hexadecimal digits that identify the secret key without revealing it."""
     return hashlib.sha256(b"evertalk.backup.key-id" + secret_key).hexdigest()[:12]
 
 

@@ -10,7 +10,9 @@ DutyName: TypeAlias = Literal[
     "session_list", "erasures", "reservations", "recall_index", "hourly_stats", "owed_flushes",
     "contacts", "page_deliveries", "consolidation", "partitions", "retention",
 ]  # fmt: skip
+"""Names of the duties."""
 DUTY_NAMES: tuple[DutyName, ...] = get_args(DutyName)
+"""Names of all duties."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,8 @@ SCHEDULES: Mapping[DutyName, DutySchedule] = {
     "partitions": DutySchedule(seconds=300, timeout_seconds=60),
     "retention": DutySchedule(seconds=3600, timeout_seconds=1800),
 }
+"""Schedule of each duty."""
 LATE_PERIODS = 5
+"""Periods without a success after which a duty counts as late, if `LATE_SECONDS` have also passed."""
 LATE_SECONDS = 300
-"""Periods and seconds without a success after both of which a duty counts as late."""
+"""Seconds without a success after which a duty counts as late, if `LATE_PERIODS` have also passed."""

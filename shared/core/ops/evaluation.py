@@ -14,7 +14,7 @@ from shared.core.values.money import Prices, Usage, cost_micro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalQuestion:
-    """Question with its right answers; without any, the talk does not contain the answer."""
+    """Question with its right answers; it is unanswerable if there are none."""
 
     question: str
     answers: tuple[str, ...] = ()
@@ -47,9 +47,10 @@ class EvalTalk:
     """Questions of the record that the talk does not answer."""
 
     def limit(self, *, messages: int | None, questions: int | None) -> EvalTalk:
-        """Return the talk with its first `messages` messages and `questions` questions spread over the list.
+        """Return the talk with its first `messages` messages and `questions` questions spread evenly over the
+        list.
 
-        None sets no limit.
+        None sets no limit; 0 questions is read as no limit, too.
         """
         said = self.messages[:messages]
         step = max(1.0, len(self.questions) / (questions or max(1, len(self.questions))))
@@ -59,7 +60,12 @@ class EvalTalk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalFigures:
-    """Totals of one conversation's model calls: tokens, micro-dollars, compactions and seconds."""
+    """Totals of one conversation's model calls.
+
+    Tokens are `fresh` (plain input), `cached` (read from the cache), `written` (to the cache) and `out`;
+    `micro` is
+    in micro-dollars, without the `unpriced_calls`. `context_tokens` is the size of the last context.
+    """
 
     compactions: int = 0
     fresh: int = 0
@@ -74,7 +80,7 @@ class EvalFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalAnswer:
-    """Answer of the model to one question, with the expected one; `kept` says that it matches."""
+    """Answer of the model to one question, with the expected one; `kept` says that they match literally."""
 
     question: str
     expected: str
@@ -86,7 +92,7 @@ class EvalAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalRow:
-    """Answers and cost of one preset over all talks."""
+    """Answers and cost of one preset over all talks of an evaluation."""
 
     preset: str
     answers: tuple[EvalAnswer, ...]
@@ -109,6 +115,7 @@ class EvalRow:
         return None if self.figures.unpriced_calls else self.figures.micro / 1e6
 
     def as_json(self) -> dict[str, Any]:
+        """Return the row for a JSON report, with costs in dollars, seconds and all answers."""
         figures = asdict(self.figures)
         return {
             "preset": self.preset, "asked": len(self.answers), "kept": self.kept, "judged": self.judged,
@@ -119,7 +126,7 @@ class EvalRow:
 
 
 def total_figures(all_figures: Sequence[EvalFigures]) -> EvalFigures:
-    """Return the sums of several conversations' figures."""
+    """Return the figures of several conversations, each added up."""
     names = EvalFigures.__dataclass_fields__
     return EvalFigures(**{name: sum(getattr(one, name) for one in all_figures) for name in names})
 
@@ -130,13 +137,19 @@ _SMALL = frozenset(("a", "an", "the", "of", "in", "on", "at", "to", "and", "is",
 
 
 def is_literal_match(said: str, answers: Sequence[str]) -> bool:
-    """Return whether a text contains every word of one of the answers; function words do not count."""
+    """Return whether a text contains every word of at least one of the answers, in any order.
+
+    Case, function words and separators of thousands do not count. False without answers.
+    """
     words = set(content_words(said))
     return any(wanted <= words for wanted in map(set, map(content_words, answers)) if wanted)
 
 
 def content_words(text: str) -> list[str]:
-    """Return the words of a text without function words; all words if it has only these."""
+    """Return the words of a text in lower case, in order, without English function words.
+
+    A text of function words only gives all of them.
+    """
     found = _WORD.findall(_THOUSANDS.sub("", text.casefold()))
     return [word for word in found if word not in _SMALL] or found
 
@@ -147,7 +160,9 @@ RECALL_TOKENS, QUESTION_TOKENS, SUMMARY_TOKENS = 1_200, 30, 1_500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalEstimate:
-    """Estimated cost in micro-dollars; None if a price is unknown."""
+    """Estimated cost of an evaluation in micro-dollars, None if a price is unknown, and its number of
+    calls.
+    """
 
     likely: int | None
     """Micro-dollars if the provider caches every prefix until the next call."""
@@ -178,7 +193,8 @@ def estimate_talk(
     """Return the estimated cost of one talk under one preset; tool rounds are not included.
 
     Summaries are priced like calls of the chat model. `compactions` is the number of planned summaries,
-    `count` estimates the tokens of a text.
+    `count`
+    estimates the tokens of a text. `prices` None means unknown: then only the number of calls is estimated.
     """
     calls = tuple(_calls(talk, budget, compactions, count))
     likely = [cost_micro(usage, prices) for usage in calls]
@@ -208,7 +224,11 @@ def _calls(
 
 
 def part_ends(messages: int, parts: int) -> tuple[int, ...]:
-    """Return the numbers of the messages after which a summary is made, so that all parts are about equal."""
+    """Return the numbers, from 1, of the messages after which a summary is made, so that parts are about
+    equal.
+
+    The last message is always one of them; empty for 0 parts.
+    """
     return tuple(sorted({round(messages * part / parts) for part in range(1, parts + 1)} - {0}))
 
 

@@ -24,7 +24,10 @@ _INK, _MUTED, _GRID, _COLOUR = "#0f172a", "#64748b", "#e2e8f0", "#0f766e"
 
 
 def render_table(rows: Sequence[EvalRow]) -> str:
-    """Return a text table with a row for each preset; the column "judged" only if a judge was asked."""
+    """Return a text table with a headline and a line for each preset, without a newline at its end.
+
+    The column "judged" is shown only if a judging model was asked.
+    """
     cells = [_HEADS, *map(_cells, rows)]
     shown = [
         at
@@ -52,7 +55,9 @@ def _dollars(row: EvalRow) -> str:
 
 
 def draw_picture(rows: Sequence[EvalRow], *, title: str) -> str:
-    """Return an SVG picture with a bar of kept facts for each preset."""
+    """Return an SVG picture with a bar of kept facts for each preset, besides its compactions, dollars
+    and seconds.
+    """
     height = _TOP + _ROW * len(rows) + 20
     opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '

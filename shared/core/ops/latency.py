@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 
 LEAST_MS, MOST_MS = 20, 600_000
+"""Limits of the buckets in milliseconds; shorter and longer latencies are counted in one bucket each."""
 BUCKETS = 104
 """Number of buckets between both limits, each a tenth wider than the last; two more count values outside."""
 _GROWTH = math.log(MOST_MS / LEAST_MS) / BUCKETS
 
 
 def quantile(counts: Sequence[int], share: float) -> float | None:
-    """Return a quantile in milliseconds, within five percent; None without values.
+    """Return a quantile of counted latencies in milliseconds, within five percent; None without values.
 
     `share` is 0 to 1. `counts` are numbers of values by bucket: those below `LEAST_MS` first, those from
     `MOST_MS` last, as PostgreSQL's `width_bucket(ln(ms), ln(LEAST_MS), ln(MOST_MS), BUCKETS)` assigns them.

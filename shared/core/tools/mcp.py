@@ -16,8 +16,11 @@ from shared.core.values.messages import ToolSpec
 NAME_CHARS = 64
 """Most characters of a tool's name that all providers accept."""
 DESCRIPTION_CHARS = 1_024
+"""Characters of a tool's description that the model reads; the rest is cut."""
 SCHEMA_CHARS = 16_000
+"""Most characters of a tool's input schema as JSON; a tool with more is left out."""
 TOOLS_PER_SERVER = 64
+"""Most tools of one server that models are offered."""
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
@@ -29,7 +32,11 @@ _LOCAL = "#/$defs/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer:
-    """Definition of a server: a program to start or an address; exactly one of `command` and `url` is set."""
+    """Definition of an MCP server: a program to start or an address; exactly one of `command` and `url` is
+    set.
+
+    `cwd` is the working folder of the program, None for that of Evertalk.
+    """
 
     name: str
     command: str = ""
@@ -41,14 +48,14 @@ class McpServer:
 
     @property
     def fingerprint(self) -> str:
-        """Return a hash of the whole definition, which reveals none of it."""
+        """SHA-256 of the whole definition, secrets included, in hexadecimal digits; it reveals none of it."""
         whole = [self.name, self.command, self.args, dict(self.env), self.cwd, self.url, dict(self.headers)]
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedTool:
-    """Tool as its server describes it; all texts are foreign."""
+    """Tool as its MCP server describes it; all texts come from outside and are not checked yet."""
 
     name: str
     description: str
@@ -65,7 +72,7 @@ class OfferedTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BorrowedTool:
-    """Tool of a server, under the name that models see."""
+    """Tool of an MCP server that models are offered; `spec` has the name that models see."""
 
     server: str
     name: str
@@ -76,7 +83,7 @@ class BorrowedTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutTool:
-    """Tool of a server that cannot be offered, with the reason."""
+    """Tool of an MCP server that is not offered to models, with the reason in English."""
 
     server: str
     name: str
@@ -86,7 +93,9 @@ class LeftOutTool:
 def servers_in(text: str, environment: Mapping[str, str]) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
     """Return the usable servers in the text of an `mcp.json`, sorted by name, and the problems of the others.
 
-    `environment` has the variables that the file may refer to. Never raises.
+    `environment` has the variables that `${NAME}` in the file refers to. Problems are English sentences, one
+    for
+    each unusable server, or a single one if the whole text is unusable. Never raises.
     """
     try:
         section = _section(text)
@@ -103,7 +112,10 @@ def servers_in(text: str, environment: Mapping[str, str]) -> tuple[tuple[McpServ
 
 
 def server_names(text: str) -> frozenset[str]:
-    """Return the names of all servers in the text of an `mcp.json`, unusable ones included. Never raises."""
+    """Return the names of all servers in the text of an `mcp.json`, unusable ones included.
+
+    Empty if the text cannot be read. Never raises.
+    """
     try:
         return frozenset(map(str, _section(text)))
     except _Unusable:
@@ -180,10 +192,11 @@ def _fill(text: str, environment: Mapping[str, str]) -> str:
 def borrow_tools(
     server: str, offered: Sequence[OfferedTool]
 ) -> tuple[tuple[BorrowedTool, ...], tuple[LeftOutTool, ...]]:
-    """Return the tools that providers accept, and the others with the reason. Never raises.
+    """Return the offered tools that providers accept, in our form, and the others with the reason.
 
-    Accepted tools are sorted by the name that models see, others by their own. At most `TOOLS_PER_SERVER` are
-    accepted.
+    Accepted tools are at most 64, the first by their own name; they are sorted by the name that models see,
+    such
+    as `mcp_server_tool`. Never raises.
     """
     taken: dict[str, BorrowedTool] = {}
     left_out: list[LeftOutTool] = []
@@ -203,9 +216,11 @@ def borrow_tools(
 
 
 def resolve_collisions(tools: Sequence[BorrowedTool]) -> tuple[BorrowedTool, ...]:
-    """Return all tools sorted by name, renamed where two servers' tools have the same name.
+    """Return all tools sorted by name, renamed where tools of two servers have the same name.
 
-    The server a_b with the tool c and the server a with b_c have the same; the second gets a hash as suffix.
+    For example, tool `c` of server `a_b` and tool `b_c` of server `a` would both be `mcp_a_b_c`; the second
+    gets a
+    hash as suffix.
     """
     by_name: dict[str, BorrowedTool] = {}
     for tool in sorted(tools, key=lambda tool: (tool.server, tool.name)):
@@ -240,9 +255,10 @@ def _leave_out(server: str, tool: OfferedTool, reason: str) -> LeftOutTool:
 
 
 def usable_schema(raw: Any) -> dict[str, Any]:
-    """Return the schema as providers accept it: an object without `oneOf`, `anyOf` or `allOf` at the top.
+    """Return an input schema as providers accept it: an object without `oneOf`, `anyOf` or `allOf` at the
+    top.
 
-    Raises ValueError for a schema that cannot be converted.
+    Raises ValueError for a schema that cannot be converted, or has more than 16,000 characters.
     """
     if not isinstance(raw, Mapping):
         raise _Unusable("its schema is no object")

@@ -10,9 +10,16 @@ from typing import Literal
 from shared.core.values.errors import EvertalkError
 
 ReminderState = Literal["pending", "claimed", "done", "cancelled", "failed"]
+"""States of a reminder: waiting for its time, being delivered, delivered, cancelled, or given up."""
 Refusal = Literal["public", "too_many", "too_many_repeat", "crowded"]
+"""Reasons why a reminder is not stored.
+
+`public`: the chat is public; `too_many` and `too_many_repeat`: the person has too many (repeating) reminders;
+`crowded`: too many are due in that hour.
+"""
 
 TEXT_CHARS = 500
+"""Most characters of a reminder's text."""
 PENDING_AT_MOST = 20
 """Most pending reminders of one person or group."""
 REPEATING_AT_MOST = 10
@@ -20,7 +27,9 @@ REPEATING_AT_MOST = 10
 PER_HOUR = 6
 """Most reminders due within an hour, since each is a turn that costs money."""
 LEAST_AHEAD = timedelta(minutes=1)
+"""Shortest time from now to a reminder."""
 MOST_AHEAD = timedelta(days=366)
+"""Longest time from now to a reminder."""
 
 _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:\.\d{1,6})?\s*(Z|[+-]\d\d:?\d\d)?", re.IGNORECASE
@@ -35,7 +44,7 @@ _QUIET = re.compile(r"([01]?\d|2[0-3])\s*-\s*([01]?\d|2[0-3])")
 
 
 class BadMoment(EvertalkError):
-    """A time that cannot be used, with what to say instead."""
+    """Words for a time or a repetition that cannot be used; `advice` tells the model what to say instead."""
 
     sentence = "A time that cannot be used, with what to say instead."
     code = "bad_moment"
@@ -46,7 +55,10 @@ class BadMoment(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewReminder:
-    """Request for a reminder; a second request with the same `key` stores nothing."""
+    """Request for a reminder, to be stored; a second request with the same `key` stores nothing.
+
+    `turn` is the turn in which it is made, 0 outside of turns.
+    """
 
     key: str
     contact_id: int
@@ -65,7 +77,7 @@ class NewReminder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reminder:
-    """Stored reminder; `reason` says why it was not delivered."""
+    """Stored reminder; `reason` says why it was not delivered, empty otherwise."""
 
     id: int
     text: str
@@ -75,12 +87,16 @@ class Reminder:
     timezone: str | None = None
     """Time zone of the person; None if unknown."""
     repeat: str = ""
+    """Stored rule of `repeating`; empty for a reminder that comes once."""
     paused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueReminder:
-    """Due reminder, with the facts that decide about its delivery."""
+    """Due reminder, with the facts that decide about its delivery.
+
+    `reachable` is False if the person's address no longer exists.
+    """
 
     id: int
     text: str
@@ -95,14 +111,20 @@ class DueReminder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuietHours:
-    """Hours of the day, in the person's time zone, without reminders; `start` may be later than `end`."""
+    """Hours of the day, 0 to 23, in the person's time zone, in which no reminder is sent.
+
+    `end` is excluded; `start` may be later than `end`, across midnight.
+    """
 
     start: int
     end: int
 
 
 def parse_quiet_hours(text: str) -> QuietHours | None:
-    """Return the hours in a text such as `22-8`; None if it is empty. Raises ValueError for other text."""
+    """Return the hours in a text such as `22-8`; None if it is blank, which means no quiet hours.
+
+    Raises ValueError for other text, and for two equal hours.
+    """
     if not text.strip():
         return None
     found = _QUIET.fullmatch(text.strip())
@@ -112,7 +134,11 @@ def parse_quiet_hours(text: str) -> QuietHours | None:
 
 
 def quiet_until(at: datetime, quiet: QuietHours | None, zone: tzinfo) -> datetime | None:
-    """Return the end of quiet hours in this zone; None outside of them."""
+    """Return the end, in UTC, of the quiet hours in which the time `at` lies in this zone; None outside of
+    them.
+
+    `quiet` None means that there are no quiet hours. The result is at least a minute after `at`.
+    """
     if quiet is None:
         return None
     local = at.astimezone(zone)
@@ -130,11 +156,13 @@ def _is_quiet(hour: int, quiet: QuietHours) -> bool:
 
 
 def due_of(when: str, *, now: datetime, zone: tzinfo, least: timedelta = LEAST_AHEAD) -> datetime:
-    """Return the time, in UTC, described by words such as `in 2 hours`. Raises BadMoment if it is unreadable,
-    too soon or too far.
+    """Return the time, in UTC, described by English words such as `in 2 hours`, or by a date with a time.
 
     Without an offset the zone's clock counts: a skipped time is read as an hour later, an ambiguous one as
-    the first. Days and weeks are counted by that clock, to the same time of day.
+    the
+    first. Days and weeks are counted by that clock, to the same time of day. Raises BadMoment if the words
+    cannot
+    be read, or if the time is less than `least` or more than 366 days after `now`.
     """
     words = " ".join(when.split())
     due = _moment(words, zone) or _parse_ahead(words, now, zone)
@@ -187,10 +215,12 @@ def _parse_ahead(words: str, now: datetime, zone: tzinfo) -> datetime | None:
 
 
 def format_moment(at: datetime, zone: tzinfo) -> str:
-    """Return a time such as `2026-11-22 09:00` in a zone."""
+    """Return a time in a zone, to the minute, such as `2026-11-22 09:00`."""
     return f"{at.astimezone(zone):%Y-%m-%d %H:%M}"
 
 
 def reminder_text(text: str) -> str:
-    """Return a reminder's text as the program sends it, in any language, if no model can answer."""
+    """Return the text that the program itself sends for a reminder, in any language, if no model can
+    answer.
+    """
     return f"⏰ {text}"

@@ -13,6 +13,7 @@ from shared.core.tools.reminders import BadMoment
 
 Unit = Literal["day", "week", "month"]
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+"""Names of the days of the week in rules, Monday first."""
 MOST_BETWEEN = 99
 """Most days, weeks or months between two repetitions; a year is twelve months."""
 LAST_DAY = 31
@@ -22,6 +23,7 @@ ADVICE = (
     "`every Monday and Thursday at 9`, `every 2 weeks`, `monthly on the 31st at 18:30` or `yearly`; "
     "at most once a day."
 )
+"""Text for the model about a repetition that cannot be read; `{words}` is what it gave."""
 _RULE = re.compile(r"(day|week|month)/(\d{1,2})/((?:[a-z]{3}(?:,[a-z]{3})*)|\d{0,2})/(\d\d):(\d\d)")
 _TIME = re.compile(
     r"(?<!\s)\s*+\bat\s++(\d{1,2})(?:[:.h](\d\d))?(?:\s*+(am|pm|a\.m\.|p\.m\.|o'clock|h|uhr))?\s*+$"
@@ -46,7 +48,10 @@ _MONTH_DAY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeat:
-    """Rule of repetition: every `every` days, weeks or months at the time `at` in the person's time zone."""
+    """Rule of repetition:
+
+    every `every` days, weeks or months, at the time of day `at` in the person's time zone.
+    """
 
     unit: Unit
     every: int
@@ -54,16 +59,16 @@ class Repeat:
     weekdays: tuple[str, ...] = ()
     """Days of the week, Monday first; empty unless `unit` is `week`."""
     day: int = 0
-    """Day of the month; 0 unless `unit` is `month`."""
+    """Day of the month, 31 for the last; 0 unless `unit` is `month`."""
 
     def __str__(self) -> str:
-        """Return the stored form, which `parse` reads."""
+        """Return the stored form, such as `week/1/mon,thu/09:00`, which `parse` reads."""
         what = ",".join(self.weekdays) if self.unit == "week" else str(self.day or "")
         return f"{self.unit}/{self.every}/{what}/{self.at:%H:%M}"
 
     @classmethod
     def parse(cls, text: str) -> Repeat | None:
-        """Parse the stored form of a rule; return None for any other text, such as an empty one."""
+        """Return the rule whose stored form this is; None for any other text, such as an empty one."""
         found = _RULE.fullmatch(text)
         if found is None:
             return None
@@ -75,11 +80,10 @@ class Repeat:
 
 
 def repeat_of(words: str, *, first: datetime | None) -> Repeat:
-    """Return the rule described by words such as `every Monday at 9`. Raises BadMoment for words that cannot
-    be read.
+    """Return the rule described by English words such as `every Monday at 9`.
 
-    `first` is the first time in the person's time zone, from which missing parts are taken; BadMoment is
-    raised if one is missing and `first` is None.
+    `first` is the first time in the person's time zone, from which a missing time or day is taken. Raises
+    BadMoment for words that cannot be read, and for a missing part if `first` is None.
     """
     said = " ".join(words.casefold().replace("’", "'").split())
     said, at = _without_time(said)
@@ -101,8 +105,9 @@ def repeat_of(words: str, *, first: datetime | None) -> Repeat:
 def find_next_time(rule: Repeat, *, after: datetime, anchor: datetime, zone: tzinfo) -> datetime:
     """Return the first time of the rule after `after`, in UTC.
 
-    `anchor` is a time of the rule: if `every` exceeds one, it decides which days, weeks or months count. A
-    time that the zone's clock skips comes an hour later; an ambiguous one is the first.
+    `anchor` is a time of the rule: no earlier day counts, and if `every` exceeds one, it decides which
+    days, weeks or months do. A time that the zone's clock skips comes an hour later; an ambiguous one is the
+    first.
     """
     begin = anchor.astimezone(zone).date()
     since = max(begin, after.astimezone(zone).date() - timedelta(days=1))

@@ -11,14 +11,19 @@ from shared.core.values.messages import ToolSpec
 from shared.core.values.searching import words_of
 
 FOUND_AT_MOST = 5
+"""Most tools that a search returns."""
 FIND_TOOLS_CHARS = 20_000
+"""Most characters of the result of a search for tools."""
 _NAMES_CHARS = 3_000
 """Most characters of the tool names listed in the description; other tools are found by words."""
 _PARTS = re.compile(r"[_\W]+|(?<=[a-z])(?=[A-Z])")
 
 
 def find_tools_spec(tools: Sequence[ToolSpec]) -> ToolSpec:
-    """Return the description of the tool that searches these tools, with as many of their names as fit."""
+    """Return the description of the tool `mcp_find_tools`, which searches these tools by words.
+
+    It lists as many of their names as fit into 3,000 characters.
+    """
     names, left = _list_names([tool.name for tool in tools])
     more = f" and {left} more" if left else ""
     return ToolSpec(
@@ -34,7 +39,10 @@ def find_tools_spec(tools: Sequence[ToolSpec]) -> ToolSpec:
 
 
 def find_matching(query: str, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-    """Return at most 5 tools: those named in the query, then those that share its rarest words."""
+    """Return at most 5 tools:
+
+    those whose name is in the query, then those that share its rarest words, best first.
+    """
     told = {tool.name: _words(f"{tool.name} {tool.description}") for tool in tools}
     known = Counter(word for words in told.values() for word in words)
     asked = _words(query)

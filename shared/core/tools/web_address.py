@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
 MOST_URL_CHARS = 2_000
+"""Most characters of an address."""
 PORTS = {"http": 80, "https": 443}
+"""Allowed schemes and their usual ports."""
 LEAST_OTHER_PORT = 1_024
 """Smallest port allowed besides the web's own; ports below belong to mail, remote shells and the like."""
 _UNWRITTEN = re.compile(r"[\x00-\x20\x7f\\]")
@@ -24,10 +26,11 @@ _V4_COMPATIBLE = ipaddress.ip_network("::/96")
 _SITE_LOCAL = ipaddress.ip_network("fec0::/10")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+"""IP address of either version."""
 
 
 class BadWebAddress(ValueError):
-    """The address may not be fetched; the text is for the model."""
+    """Address that may not be fetched; the exception's text says why, for the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +50,7 @@ class WebAddress:
 
 
 def is_this_machine(host: str) -> bool:
-    """Return whether a host is `localhost` or a loopback address."""
+    """Return whether a host is `localhost` or a loopback address; names are not looked up."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -55,9 +58,11 @@ def is_this_machine(host: str) -> bool:
 
 
 def web_address(text: str) -> WebAddress:
-    """Return a parsed http or https address. Raises BadWebAddress with a reason for the model.
+    """Return a parsed http or https address, without contacting it.
 
-    User names, passwords and names of private networks are refused; IP addresses are checked by `is_public`.
+    Raises BadWebAddress for other schemes, user names and passwords, ports below 1,024 except 80 and 443, and
+    hosts that cannot be read or belong to private networks by name. IP addresses pass; check them by
+    `is_public`.
     """
     parts = _split(text.strip())
     scheme = parts.scheme.lower()
@@ -74,9 +79,11 @@ def web_address(text: str) -> WebAddress:
 
 
 def resolve_redirect(address: WebAddress, location: str) -> WebAddress:
-    """Return the address to which a redirect leads. Raises BadWebAddress.
+    """Return the address to which a redirect leads, checked as by `web_address`.
 
-    `location` is the response's header and may be relative to `address`.
+    `location` is the response's header and may be relative to `address`. Raises BadWebAddress if the address
+    may
+    not be fetched.
     """
     try:
         joined = urljoin(address.url, location.strip())
@@ -86,7 +93,10 @@ def resolve_redirect(address: WebAddress, location: str) -> WebAddress:
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an IP address belongs to the public internet, in any of its notations."""
+    """Return whether an IP address belongs to the public internet.
+
+    For an IPv6 address that leads to an IPv4 address, that one decides.
+    """
     if isinstance(address, ipaddress.IPv4Address):
         return address.is_global and not address.is_multicast and not address.is_reserved
     if address.scope_id is not None or address in _SITE_LOCAL or address in _NAT64_LOCAL:
@@ -144,7 +154,10 @@ def _host(parts: SplitResult) -> str:
 
 
 def is_local_name(host: str) -> bool:
-    """Return whether a name belongs to a private network: without a dot, or below a reserved domain."""
+    """Return whether a host name belongs to a private network:
+
+    without a dot, or below a domain such as `.local`.
+    """
     name = host.rstrip(".").lower()
     return "." not in name or name.endswith(_HOUSE_NAMES)
 
