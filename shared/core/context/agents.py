@@ -24,17 +24,24 @@ INSTRUCTIONS = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md")
 BOOTSTRAP = "BOOTSTRAP.md"
 """File used only in the first turn of a conversation."""
 PERSON = "USER.md"
+"""File that describes the agent's one person."""
 MEMORY = "MEMORY.md"
+"""File with the agent's lasting memory of its one person."""
 MEMORY_FOLDER = "memory"
+"""Folder with the agent's memory by day."""
 HEARTBEAT = "HEARTBEAT.md"
 """File used only in turns that no person begins, such as reminders."""
 FILES = (*INSTRUCTIONS, BOOTSTRAP, PERSON, MEMORY, HEARTBEAT)
+"""Names of all files of a workspace that are used, outside of its folders."""
 KNOWLEDGE_FOLDER = "knowledge"
+"""Folder with documents that recall searches."""
 
 FILE_CHARS = 20_000
+"""Most characters of one file that a request has."""
 MEMORY_CHARS = 20_000
 """Most characters of all files in `memory/` together."""
 MEMORY_FILES = 10
+"""Most files in `memory/` that a request has, the newest ones."""
 _HEAD, _TAIL = 0.7, 0.2
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 _LEAST_CHARS = 200
@@ -43,13 +50,16 @@ _LEAST_CHARS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """Files of an agent's folder as last read, by name, and problems that the operator should fix."""
+    """Files of an agent's folder as last read, and problems, in English, that the operator should fix.
+
+    `files` are pairs of name and text.
+    """
 
     files: tuple[tuple[str, str], ...] = ()
     problems: tuple[str, ...] = ()
 
     def text(self, name: str) -> str:
-        """Return the text of a file; empty if there is none."""
+        """Return the text of a file by its name; empty if there is none."""
         return next((text for known, text in self.files if known == name), "")
 
     @property
@@ -60,10 +70,11 @@ class Workspace:
 
 
 EMPTY = Workspace()
+"""Workspace without files."""
 
 
 def instructions(workspace: Workspace, *, first_turn: bool, by_itself: bool = False) -> str:
-    """Return the files with instructions, as prompt text; empty without files.
+    """Return the files with instructions as prompt text, each below its name; empty without files.
 
     `first_turn` adds `BOOTSTRAP.md`; `by_itself` adds `HEARTBEAT.md`, for a turn that no person began.
     """
@@ -74,12 +85,18 @@ def instructions(workspace: Workspace, *, first_turn: bool, by_itself: bool = Fa
 
 
 def has_character(workspace: Workspace) -> bool:
-    """Return whether the agent's own files say who it is; then the default persona is not used."""
+    """Return whether the agent's files describe its character (`SOUL.md`, `IDENTITY.md`).
+
+    Then the default persona is not used.
+    """
     return any(workspace.text(name) for name in ("SOUL.md", "IDENTITY.md"))
 
 
 def memories(workspace: Workspace) -> str:
-    """Return the files with the agent's memory of its one person, as prompt text; not for groups."""
+    """Return `MEMORY.md` and the newest files in `memory/` as prompt text; empty without them.
+
+    They are about the agent's one person: the caller must not use them for groups.
+    """
     left, days = MEMORY_CHARS, []
     for name, text in workspace.days[:MEMORY_FILES]:
         if left < min(len(text), _LEAST_CHARS):
@@ -90,12 +107,16 @@ def memories(workspace: Workspace) -> str:
 
 
 def about_person(workspace: Workspace) -> str:
-    """Return the file that describes the agent's one person, as prompt text; not for groups."""
+    """Return the file `USER.md` as prompt text; empty without it. The caller must not use it for groups."""
     return _render_files([(PERSON, workspace.text(PERSON))])
 
 
 def cut(text: str, most: int = FILE_CHARS) -> str:
-    """Return a text cut to `most` characters: its head and tail with a mark between them."""
+    """Return a text of at most `most` characters: its head (70 percent) and tail (20 percent) with a mark
+    between.
+
+    A text that fits is unchanged; if the mark does not fit, only the head remains.
+    """
     if len(text) <= most:
         return text
     head, tail = int(most * _HEAD), int(most * _TAIL)
@@ -106,7 +127,7 @@ def cut(text: str, most: int = FILE_CHARS) -> str:
 
 
 def shrink(workspace: Workspace, share: float) -> Workspace:
-    """Return the workspace with each file cut to this share of its length."""
+    """Return the workspace with each file cut to the share `share`, 0 to 1, of its length."""
     files = tuple((name, cut(text, int(share * len(text)))) for name, text in workspace.files)
     return replace(workspace, files=files)
 
@@ -123,7 +144,9 @@ def _render_files(files: Iterable[tuple[str, str]]) -> str:
 
 
 ASSISTANT = "Evertalk"
+"""Name of an assistant whose configuration gives no name."""
 GOAL_CHARS = 500
+"""Most characters of a goal in a request."""
 LAYERS_KEPT = 64
 """Most prompts that a process caches; they rarely change between turns."""
 _NAME_CHARS = 80
@@ -132,8 +155,9 @@ _ZONE = re.compile(r"[A-Za-z0-9_+/-]{1,64}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """Facts that a request depends on besides the log; the same for all calls of a turn, so that its prefix
-    stays cached.
+    """Facts that a request depends on besides the log, the same for all calls of a turn.
+
+    `turn` is the number of the turn; `goal`, `mode` and `timezone` are empty if not set.
     """
 
     goal: str = ""
@@ -157,10 +181,13 @@ def circumstances_of(
     workspace: Workspace = EMPTY,
     trusts_visitors: bool = False,
 ) -> Circumstances:
-    """Return the circumstances of a claimed turn, or of a session's last turn for background calls.
+    """Return the circumstances of a claimed turn, or of a session's last answered turn for background calls.
 
-    `view` holds the entries if they were loaded after the claim. `trusts_visitors` treats an anonymous
-    visitor of the widget as the owner; people identified by programs and sites never count as the owner.
+    `view` holds the entries if they were loaded after the claim; None takes those of `whose`.
+    `trusts_visitors`
+    treats an anonymous visitor of the widget as the owner; people identified by programs and sites never
+    count as
+    the owner.
     """
     group = whose.contact_kind == "group"
     trusted = trusts_visitors and whose.channel == "web" and not whose.brought
@@ -187,6 +214,7 @@ GUEST_RULES = (
     "the chat. Everybody there reads your answer. Answer in one message of at most 2,000 characters, without "
     "files, in the language of the question."
 )
+"""Rules for the model in a chat in which the bot is a guest."""
 
 
 def for_guests(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -195,9 +223,7 @@ def for_guests(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def layers_for(config: Mapping[str, Any], at: Circumstances) -> SystemLayers:
-    """Return the layers of the system text in order of precedence: rules, agent, mode, goal,
-    memory, person.
-    """
+    """Return the layers of the system text for a request, each as a text that may be empty."""
     persona, name = str(config.get("persona") or ""), str(config.get("name") or ASSISTANT)
     mode = modes_of(config).get(at.mode, "") if at.mode else ""
     # Only whether it is the first turn matters, and the mode's text; all else is part of one cached prompt.
@@ -229,7 +255,10 @@ def modes_of(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def models_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the models that a person may choose, in the operator's order; empty if the agent offers none."""
+    """Return the names of the models that a person may choose, in the operator's order, each once.
+
+    Empty if the agent offers none.
+    """
     offered = config.get("models")
     if not isinstance(offered, list | tuple):
         return ()
@@ -237,7 +266,9 @@ def models_of(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def with_chosen_model(config: Mapping[str, Any], chosen: str) -> Mapping[str, Any]:
-    """Return the agent's configuration with the person's chosen model, if the operator still offers it."""
+    """Return the agent's configuration with the person's chosen model, if the agent still offers it, else
+    unchanged.
+    """
     return {**config, "model": chosen} if chosen and chosen in models_of(config) else config
 
 
@@ -257,7 +288,7 @@ def with_chosen_compaction(config: Mapping[str, Any], chosen: str, limit: int | 
 
 
 def without_tool(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return the agent's configuration with one more denied tool."""
+    """Return a copy of the agent's configuration with one more denied tool."""
     section = config.get("tools")
     tools = section if isinstance(section, Mapping) else {}
     denied = tools.get("deny") or ()
@@ -266,7 +297,7 @@ def without_tool(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def join_lines(text: str) -> str:
-    """Return a text on one line, with unprintable characters replaced by blanks."""
+    """Return a text on one line with single blanks; unprintable characters become blanks."""
     if not text.isprintable():
         text = "".join(char if char.isprintable() else " " for char in text)
     return " ".join(text.split())
@@ -294,7 +325,9 @@ def _describe_person(at: Circumstances) -> str:
 # -- tools ----------------------------------------------------------------------------------------------
 
 PROVIDER_TOOLS_AT_MOST = 16
+"""Most tools of an agent that the provider runs itself."""
 SEARCH_ABOVE = 20
+"""Default number of servers' tools above which only their names are offered."""
 WINDOW_SHARE = 0.2
 """Largest share of a model's window for descriptions of tools."""
 LOOK_AT_PICTURE = ToolSpec(
@@ -309,6 +342,7 @@ LOOK_AT_PICTURE = ToolSpec(
         "additionalProperties": False,
     },
 )
+"""Description of the tool with which a model sees an older picture again."""
 _ON_NOTES = frozenset({"search_memory", "update_memory", "forget_memory"})
 _RANK = (
     "save_memory", "recall", "search_memory", "current_time", "fetch_url", "calculate",
@@ -336,7 +370,7 @@ _LIMITS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedTools:
-    """Tools that an agent may use, as names and globs; `deny` takes precedence over `allow`."""
+    """Tools that an agent may use, as names and globs with case; `deny` takes precedence over `allow`."""
 
     allow: tuple[str, ...] = ("*",)
     deny: tuple[str, ...] = ()
@@ -349,7 +383,7 @@ class AllowedTools:
 
     @classmethod
     def of(cls, section: object) -> AllowedTools:
-        """Return the allowed tools of the section `config["tools"]`; invalid parts count as missing."""
+        """Return the allowed tools of the section `config["tools"]`; missing and invalid parts allow all."""
         if not isinstance(section, Mapping):
             return cls()
         allow = _globs(section.get("allow"))
@@ -396,7 +430,10 @@ def _provider_tools(raw: Any) -> tuple[ToolSpec, ...]:
 
 
 def provider_tool(raw: object) -> ToolSpec | None:
-    """Return a tool that the provider runs itself; None if the definition lacks its type or name."""
+    """Return the tool that the provider runs itself, from its definition in the configuration.
+
+    None if the definition is no object or lacks its type or name.
+    """
     if not isinstance(raw, Mapping):
         return None
     kind, name = raw.get("type"), raw.get("name")
@@ -406,9 +443,11 @@ def provider_tool(raw: object) -> ToolSpec | None:
 
 
 def without_limits(tool: ToolSpec) -> ToolSpec:
-    """Return a tool without the limits of its arguments, which save tokens and which a refused call explains.
+    """Return a tool whose schema lacks limits such as `maxLength`, to save tokens.
 
-    A nested object with a description is reduced to that description.
+    A call that breaks a limit is refused with an explanation. A nested object with a description is reduced
+    to
+    that description.
     """
     return replace(tool, input_schema=_strip_limits(tool.input_schema))
 
@@ -431,7 +470,9 @@ def _render_field(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def useful_tools(tools: tuple[ToolSpec, ...], *, has_notes: bool) -> tuple[ToolSpec, ...]:
-    """Return the tools without those for notes if the person has no notes."""
+    """Return the tools in their order, without those that search or change notes if the person has no
+    notes.
+    """
     return tools if has_notes else tuple(tool for tool in tools if tool.name not in _ON_NOTES)
 
 
@@ -467,7 +508,9 @@ def _rank(tool: ToolSpec, preferred: tuple[str, ...]) -> tuple[int, int]:
 
 def list_preferred_tools(config: Mapping[str, Any], used: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the names of tools that a small window should keep: those `used`, then those that the agent
-    names.
+    allows by name.
+
+    Globs in the agent's list count for nothing here.
     """
     named = AllowedTools.of(config.get("tools")).allow
     return tuple(dict.fromkeys((*used, *(name for name in named if not _GLOB.search(name)))))

@@ -75,6 +75,7 @@ _TOKENS: Callable[[Entry], int] = attrgetter("tokens")
 _SEQ: Callable[[Entry], int] = attrgetter("seq")
 
 MAX_MARKS = 3
+"""Most cache marks of a request's messages."""
 _LOOKBACK_BLOCKS = 15
 """Blocks before a cache mark in which the provider certainly finds an earlier mark."""
 
@@ -83,7 +84,10 @@ Part = Literal["system", "memory", "summary", "history", "tools"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltContext:
-    """Content of one model call, with estimated sizes."""
+    """Content of one model call, with sizes in estimated tokens.
+
+    `entry_seqs` and `pin_seqs` are the `seq` of the entries and pins in it.
+    """
 
     system: tuple[SystemPart, ...]
     messages: tuple[Message, ...]
@@ -96,6 +100,7 @@ class BuiltContext:
     fixed: int
     """Estimated tokens of the parts of every request: system text, memory and tools."""
     estimate: int
+    """Estimated tokens of all parts together, before the model's factor."""
     entry_seqs: tuple[int, ...]
     pin_seqs: tuple[int, ...]
     volatile: int = 0
@@ -180,7 +185,8 @@ def _with_days(live: Sequence[Entry], zone: tzinfo) -> list[Entry]:
 
 
 def find_last_described_turn(view: View, policy: ContextPolicy) -> int:
-    """Return the number of the last turn whose pictures are replaced by descriptions.
+    """Return the number of the last turn whose pictures are replaced by descriptions; 0 or less if there is
+    none.
 
     It advances by several turns at once, so that the cached prefix rarely changes.
     """
@@ -196,8 +202,8 @@ def _last_described_turn(newest: int, policy: ContextPolicy, *, is_open: bool = 
 
 
 def count_replaced_pictures(view: View, policy: ContextPolicy, count: Count) -> int:
-    """Return the estimated tokens saved by pictures that this turn replaces by descriptions for the first
-    time.
+    """Return the estimated tokens saved by pictures that the newest turn is the first to replace by
+    descriptions.
     """
     if not policy.keeping.picture_turns or not view.entries:
         return 0
@@ -211,10 +217,11 @@ def count_replaced_pictures(view: View, policy: ContextPolicy, count: Count) -> 
 
 
 def render_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy, *, through: int) -> Entry:
-    """Return an entry as requests show it: pruned, without thinking of ended turns, with foreign marks
-    defused.
+    """Return an entry as requests show it: pruned, without thinking of ended turns, without imitated marks.
 
-    Long messages of people are shortened, and pictures up to the turn `through` are replaced by descriptions.
+    People's messages above 16,000 characters are shortened, and pictures up to the turn `through` are
+    replaced by
+    descriptions. An operator's entry becomes one text that names its author.
     """
     if entry.author == "operator":
         return _operators(entry)
@@ -239,10 +246,7 @@ def _operators(entry: Entry) -> Entry:
 
 
 def count_fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) -> int:
-    """Return the estimated tokens of a turn that are sent only while it is open.
-
-    These are thinking, and pictures if the policy keeps none.
-    """
+    """Return the estimated tokens of a turn's entries that are sent only while the turn is open."""
     faded = 0
     for entry in entries:
         if any(isinstance(block, Thinking | Image | ProviderBlock) for block in entry.blocks):
@@ -255,7 +259,7 @@ def count_fading(entries: Iterable[Entry], policy: ContextPolicy, count: Count) 
 def quote_entry(entry: Entry, zone: tzinfo | None = None) -> str:
     """Return an entry as a quoted line, `[#12] person (2026-11-20): text`, which cannot imitate another line.
 
-    Without `zone` the day is left out.
+    `zone` gives the day; None leaves it out. Long messages of people are shortened.
     """
     blocks = shorten_blocks(entry.blocks, entry.seq) if entry.author == "person" else entry.blocks
     words = defuse(plain_text(blocks), foreign=entry.author != "person").replace("[#", "(#")
@@ -264,7 +268,10 @@ def quote_entry(entry: Entry, zone: tzinfo | None = None) -> str:
 
 
 def plain_text(blocks: Iterable[Block]) -> str:
-    """Return the text of blocks, with pictures as descriptions; thinking and tool calls are left out."""
+    """Return the text of blocks, tool results included, joined by line ends, with pictures as descriptions.
+
+    Thinking and tool calls are left out.
+    """
     words: list[str] = []
     for block in blocks:
         match block:
@@ -301,7 +308,13 @@ def _system_parts(layers: SystemLayers, notes: str) -> tuple[SystemPart, ...]:
 
 
 def background_of(view: View, zone: tzinfo | None = None) -> tuple[str, ...]:
-    """Return the texts that replace hidden turns: the summary, then pins literally."""
+    """Return the texts that replace hidden turns, in order: the summary, then pinned and edited messages
+    literally.
+
+    Items whose sources were all edited are left out of the summary. Messages pinned later are not included,
+    see
+    `pins_since`. `zone` gives their days; None adds none.
+    """
     head = view.head
     summary = ""
     if head is not None and head.summary_text.strip():
@@ -312,8 +325,9 @@ def background_of(view: View, zone: tzinfo | None = None) -> tuple[str, ...]:
 
 
 def pins_since(view: View, zone: tzinfo | None = None) -> str:
-    """Return the text of hidden messages pinned since this cycle's prefix was first sent; empty if there are
-    none.
+    """Return the text of hidden messages pinned or edited since this cycle's prefix was first sent.
+
+    Empty if there are none. `zone` gives their days; None adds none.
     """
     return _pins(view, zone, late=True)
 
@@ -333,7 +347,10 @@ def _corrected_summary(head: Compaction, corrections: Sequence[Entry]) -> str:
 
 
 def is_late_pin(entry: Entry, view: View) -> bool:
-    """Return whether a hidden message was pinned after this cycle's prefix was first sent."""
+    """Return whether a hidden message was pinned after this cycle's prefix was first sent.
+
+    False if the prefix is not frozen.
+    """
     return view.frozen is not None and entry.seq not in view.frozen.pins
 
 
@@ -428,7 +445,7 @@ def _history_tokens(stored: Sequence[Entry], shown: Sequence[Entry], count: Coun
 
 
 def count_entry_tokens(view: View, policy: ContextPolicy, count: Count) -> dict[int, int]:
-    """Return the estimated tokens of each entry as the request shows it, by `seq`."""
+    """Return the estimated tokens of each entry of the view as the request shows it, by `seq`."""
     through = find_last_described_turn(view, policy)
     return {
         entry.seq: _count_entry(entry, render_entry(entry, view.open_turn, policy, through=through), count)
@@ -482,14 +499,14 @@ class Selection:
 
     @property
     def slides(self) -> bool:
-        """True if messages leave with each new one, so that an earlier measurement includes some that have
-        left.
+        """True if messages leave with each new one, so that a measured size still includes messages that
+        have left.
         """
         return any(entry.pruned != "hide" for entry in self.left_out)
 
     @property
     def tokens_left_out(self) -> int:
-        """Stored tokens of the entries that are left out."""
+        """Stored tokens of the entries in `left_out` together."""
         return sum(entry.tokens for entry in self.left_out)
 
 
@@ -503,8 +520,9 @@ def select(
 ) -> Selection:
     """Return the part of the view that the policy sends; the same view if it sends all.
 
-    Pins, the open turn and unresolved turns always stay; with `unread` also turns that no flush has read.
-    `channel` chooses its limit of history; `ratio` is the model's tokens per estimated token.
+    Pins, the open turn and unresolved turns always stay; with `unread` also turns whose memory was not saved
+    yet.
+    `channel` chooses its limit of history, None has none; `ratio` is the model's tokens per estimated token.
     """
     if not _leaves_out(view, policy, channel):
         return Selection(view=view)
@@ -519,8 +537,10 @@ def select(
 
 
 def left_out_counter(policy: ContextPolicy, *, channel: str | None, ratio: float) -> LeftOut | None:
-    """Return a function that counts the tokens that the policy would leave out of a view on this channel;
-    None if it never leaves out anything.
+    """Return a function that counts the stored tokens that the policy would leave out of a view on this
+    channel.
+
+    None if the policy leaves out nothing by number or size there.
     """
     if not policy.keeping.limits(channel):
         return None
@@ -637,7 +657,10 @@ def _first_that_fit(entries: Sequence[Entry], open_turn: int | None, room: int, 
 
 
 def units_of(entries: Sequence[Entry]) -> list[Turn]:
-    """Return groups of entries that stay together: tool calls with their results; other entries alone."""
+    """Return groups of entries that stay together, in order:
+
+    a tool call with its results, or another entry alone.
+    """
     units: list[Turn] = []
     for entry in entries:
         belongs = units and entry.author == "tool" and _calls(units[-1][-1].blocks)
@@ -660,8 +683,11 @@ def _tokens(entries: Iterable[Entry]) -> int:
 
 
 def window_through(view: View, policy: ContextPolicy) -> int | None:
-    """Return the newest turn that no coming request can send, if more than `WINDOW_SLACK` such turns wait;
-    else None.
+    """Return the newest turn that a `window` compaction can hide, since no coming request can send it.
+
+    None if at most 50 such turns wait, or if the policy may send any turn. An unresolved turn stops it,
+    unless
+    more than 200 turns wait from there on.
     """
     if not policy.keeping.is_bounded:
         return None

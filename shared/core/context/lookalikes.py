@@ -42,14 +42,14 @@ _TABLE = _Shapes()
 
 
 def plain_shape(text: str) -> str:
-    """Return the text with lookalikes as plain ASCII and without invisible characters and combining marks.
+    """Return the text with lookalikes as plain ASCII, without invisible characters and combining marks.
 
-    Other characters and line breaks stay unchanged.
+    Other letters and line breaks stay unchanged.
     """
     return text.translate(_TABLE)
 
 
 def places_of_shape(text: str) -> list[int]:
-    """Return the index in `text` of each character of `plain_shape`, and last the length of `text`."""
+    """Return the index in `text` of each character of its `plain_shape`, and last the length of `text`."""
     places = [at for at, char in enumerate(text) if _TABLE[ord(char)] is not None]
     return [*places, len(text)]

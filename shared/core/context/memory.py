@@ -21,13 +21,19 @@ from shared.core.values.searching import normalise
 from shared.core.values.secrets_filter import REDACTED, redact
 
 NOTE_KINDS = ("profile", "preference", "fact", "decision", "event", "plan", "relation", "instruction")
+"""Kinds of notes."""
 DURABILITIES: tuple[Durability, ...] = get_args(Durability)
+"""All values of `Durability`."""
 NOTE_CHARS = 600
+"""Most characters of a note's text."""
 SUBJECT_CHARS = 120
+"""Most characters of a note's subject; longer ones are cut."""
 SAVES_PER_TURN = 3
 """Most notes saved in an ordinary turn; a flush has its own limit."""
 FOUND_AT_MOST = 8
+"""Most notes that a search returns."""
 CORE_BLOCK_TOKENS = 400
+"""Most tokens of the notes in each request."""
 CORE_CANDIDATES = 40
 """Most important notes of a person that are loaded; the block shows those that fit."""
 UNDO_DAYS = 30
@@ -35,7 +41,7 @@ UNDO_DAYS = 30
 
 
 class BadNote(BadInput):
-    """The words cannot be kept as a note."""
+    """Text or date that cannot be stored as a note; `advice` says why."""
 
     sentence = "The words cannot be kept as a note."
     code = "bad_note"
@@ -45,9 +51,11 @@ class BadNote(BadInput):
 
 
 def note_from(arguments: Mapping[str, Any], *, like: NewNote | None = None) -> NewNote:
-    """Return a note made of a model's or a person's arguments. Raises BadNote.
+    """Return a note made of a model's or a person's arguments; it is not stored.
 
-    Missing or invalid fields are those of `like`, or the defaults.
+    Missing or invalid fields are those of `like`, or the defaults if it is None. Raises BadNote for an
+    unusable
+    `text` or `event_date`.
     """
     before = like or NewNote(kind="fact", text="")
     raw = arguments.get("text")
@@ -67,7 +75,7 @@ def note_from(arguments: Mapping[str, Any], *, like: NewNote | None = None) -> N
 
 
 def to_new_note(note: KeptNote) -> NewNote:
-    """Return a stored note's fields as a new note."""
+    """Return a stored note's kind, text, subject, importance, durability and date as a new note."""
     return NewNote(
         kind=note.kind,
         text=note.text,
@@ -79,9 +87,9 @@ def to_new_note(note: KeptNote) -> NewNote:
 
 
 def note_text(raw: str) -> tuple[str, bool]:
-    """Return a note's text as it may be stored, and whether a secret was removed from it.
+    """Return a note's text on one line, without secrets, and whether a secret was removed from it.
 
-    Raises BadNote for a text that is empty, too long or mostly a secret.
+    Raises BadNote for a text that is empty, longer than 600 characters, or little more than a secret.
     """
     if len(raw) > NOTE_CHARS:
         raise BadNote.from_key("note_too_long", count=len(raw), most=NOTE_CHARS)
@@ -122,6 +130,7 @@ def _event_date(raw: object) -> str | None:
 _WORD = re.compile(r"\w+")
 _WORDS_BESIDE_A_SECRET = 4
 ALIKE_AT = 0.85
+"""Share of common words from which two gists are nearly equal."""
 _SAID_AT = 0.6
 """Share of a note's words that the person must have used for it to count as theirs."""
 _BORROWED_AT = 0.5
@@ -131,20 +140,25 @@ _GIST_BITS, _TELLING_BIT = 16, 1 << 16
 
 
 def note_hash(text: str) -> bytes:
-    """Return a hash that is equal for texts which differ only in case, punctuation and blanks."""
+    """Return a SHA-256 that is equal for texts which differ only in case, punctuation and blanks."""
     return hashlib.sha256((normalise(text) or text.strip()).encode()).digest()
 
 
 def gist_of(text: str) -> tuple[int, ...]:
-    """Return a text's words as 16-bit hashes, by which nearly equal texts are recognised but not read.
+    """Return a text's words as 16-bit hashes, sorted, each once.
 
-    Numbers and negations have one bit more.
+    By these, nearly equal texts are recognised, but the text cannot be read. Hashes of numbers and negations
+    have
+    one bit more.
     """
     return tuple(sorted({_gist(word) for word in normalise(text).split()}))
 
 
 def is_near_gist(a: Collection[int], b: Collection[int]) -> bool:
-    """Return whether two gists share nearly all words, and all numbers and negations."""
+    """Return whether two gists share 85 percent of their words, and all numbers and negations.
+
+    False if one is empty.
+    """
     here, there = set(a), set(b)
     if not here or not there or any(number >= _TELLING_BIT for number in here ^ there):
         return False
@@ -175,11 +189,13 @@ def authority_of(
     before: Iterable[str] = (),
     foreign: Iterable[str] = (),
 ) -> Authority:
-    """Return the source of a note: `person` if the text is theirs, else `tool` or `assistant`.
+    """Return the author of a note: `person` if the person said most of its words, else `tool` or `assistant`.
 
-    `said` is what the person said in the turns of the note, `before` their other readable text, `foreign`
-    text of others. Names, numbers and addresses found only in `foreign` always make it a tool's. So does
-    `tools_used`, or half of the unsaid words being foreign, if the person did not say most of it.
+    `said` are the person's texts in the turns of the note, `before` their other readable texts, `foreign`
+    texts of
+    others. Names, numbers and addresses found only in `foreign` always make it a tool's. So do, if the person
+    did
+    not say most of it, `tools_used` or half of the unsaid words being foreign.
     """
     wanted = _stems(text) - _OF_THE_GENRE
     theirs = wanted & _stems_of_all(said)
@@ -211,9 +227,10 @@ def _stems_of_all(texts: Iterable[str]) -> set[str]:
 
 
 def search_stems(query: str, *, most: int = 12) -> list[str]:
-    """Return the stems to search for, the longest first; each may occur within a word.
+    """Return at most `most` beginnings of words to search for, the longest first; each may occur within a
+    word.
 
-    A query without stems gives its whole words. At most `most` are returned.
+    A query of filler words only gives its whole words; an empty one gives none.
     """
     stems = set(map(_singular, _stems(query))) or set(normalise(query).split())
     return sorted(stems, key=lambda stem: (-len(stem), stem))[:most]
@@ -269,6 +286,7 @@ class KnownNotes:
 
 
 NOTHING_KNOWN = KnownNotes()
+"""Notes of a request without notes."""
 
 
 def build_known_notes(
@@ -278,7 +296,11 @@ def build_known_notes(
     count: Callable[[str], int],
     zone: tzinfo = UTC,
 ) -> KnownNotes:
-    """Return the notes that a request shows: the frozen block with changes since, or a new block."""
+    """Return the notes that a request shows: the frozen block with changes since, or, without `frozen`, a new
+    block.
+
+    `zone` gives the days on which notes were said.
+    """
     now = core_notes(notes, count, zone=zone)
     shown = tuple(note.id for note in now)
     if frozen is None:
@@ -301,7 +323,10 @@ def core_block(
     *,
     zone: tzinfo = UTC,
 ) -> str:
-    """Return the most important notes that fit into `limit_tokens`, one per line."""
+    """Return the most important notes that fit into `limit_tokens`, one per line; empty without notes.
+
+    Order and choice as in `core_notes`.
+    """
     return "\n".join(render_note(note, zone) for note in core_notes(notes, count, limit_tokens, zone=zone))
 
 
@@ -328,8 +353,9 @@ def core_notes(
 
 
 def render_note(note: Note, zone: tzinfo, *, ended: bool = False) -> str:
-    """Return a note as a request shows it, with the day on which it was said in the zone; `ended` marks it as
-    outdated.
+    """Return a note as a line of a request, with the day on which it was said in the zone.
+
+    `ended` marks it as outdated.
     """
     told = [] if note.observed_at is None else [f"said {note.observed_at.astimezone(zone):%Y-%m-%d}"]
     if note.event_date and note.event_date not in note.text:
@@ -340,7 +366,7 @@ def render_note(note: Note, zone: tzinfo, *, ended: bool = False) -> str:
 
 
 def core_line(text: str) -> str:
-    """Return a note's text as the beginning of its line."""
+    """Return a note's text as the beginning of its line: `- ` and the text with single blanks."""
     return f"- {' '.join(text.split())}"
 
 

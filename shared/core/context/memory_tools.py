@@ -36,6 +36,7 @@ SAVE_MEMORY = ToolSpec(
         "additionalProperties": False,
     },
 )
+"""Description of the tool that stores a note."""
 SEARCH_MEMORY = ToolSpec(
     name="search_memory",
     description=(
@@ -49,6 +50,7 @@ SEARCH_MEMORY = ToolSpec(
         "additionalProperties": False,
     },
 )
+"""Description of the tool that searches notes."""
 UPDATE_MEMORY = ToolSpec(
     name="update_memory",
     description="Replace a note that has changed; search_memory gives its id.",
@@ -59,6 +61,7 @@ UPDATE_MEMORY = ToolSpec(
         "additionalProperties": False,
     },
 )
+"""Description of the tool that replaces a note."""
 FORGET_MEMORY = ToolSpec(
     name="forget_memory",
     description=(
@@ -72,9 +75,11 @@ FORGET_MEMORY = ToolSpec(
         "additionalProperties": False,
     },
 )
+"""Description of the tool that archives a note."""
 KEEPING_TOOLS = frozenset(spec.name for spec in (SAVE_MEMORY, UPDATE_MEMORY, FORGET_MEMORY))
 """Names of memory tools whose success needs no further answer of the model."""
 MEMORY_TOOLS = KEEPING_TOOLS | {SEARCH_MEMORY.name}
+"""Names of all tools for notes."""
 
 FLUSH_TOOLS = MEMORY_TOOLS | {RECALL.name}
 """Names of the tools of a flush; text found by recall does not count as said by the person in this turn."""

@@ -7,8 +7,11 @@ from datetime import datetime
 from typing import Literal
 
 Authority = Literal["person", "assistant", "tool", "operator"]
+"""Author of a note's content; `tool` stands for text of others, such as a web page."""
 Durability = Literal["permanent", "durable", "ephemeral"]
+"""Lifetime of a note; an `ephemeral` one expires."""
 NoteState = Literal["kept", "replaced", "put_away", "erased"]
+"""States of a note: in use, replaced by a newer text, archived (`put_away`), or erased."""
 NoteOutcome = Literal[
     "saved", "changed", "forgotten", "restored", "known", "replaced", "blocked", "too_many", "unknown", "gone"
 ]
@@ -20,11 +23,15 @@ the person had deleted it; `gone`: too late to restore.
 NoteCause = Literal["person", "operator", "tool", "flush", "edit", "tidy", "unknown"]
 """Cause of a change: `tool` is the assistant, `edit` an edited message, `tidy` a duplicate note."""
 SHORT_ID = r"n[0-9a-f]{8}"
+"""Pattern of a note's short id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewNote:
-    """Note that was checked and may be stored: short enough, and without secrets."""
+    """Note that was checked and may be stored: at most 600 characters, and without secrets.
+
+    `importance` is 1 to 9; `event_date` is an ISO date, perhaps only its year or month, None without one.
+    """
 
     kind: str
     text: str
@@ -38,7 +45,12 @@ class NewNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteSource:
-    """Owner of a note, and the turns from which it was taken; None for a command, which has no turns."""
+    """Owner of a note, and the turns from which it was taken.
+
+    `from_turn` and `through_turn` are None for a command, which has no turns; `flush_id` is the memory flush
+    that
+    made the note, None for another cause.
+    """
 
     session_id: int
     contact_id: int
@@ -72,7 +84,7 @@ class NoteSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptNote:
-    """Stored note with its state, source and dates."""
+    """Stored note with its state, source and dates, whether still in use or not."""
 
     id: int
     short_id: str
@@ -88,11 +100,12 @@ class KeptNote:
     from_turn: int | None
     state: NoteState = "kept"
     undo_until: datetime | None = None
+    """Time until which an archived note can be restored; None for another note."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteVersion:
-    """Text of a note from the time `at` on."""
+    """Text that a note had from the time `at` on, and the cause of that change."""
 
     note: KeptNote
     at: datetime
@@ -100,11 +113,15 @@ class NoteVersion:
     old_id: str | None = None
     """Short id of the note that was replaced; None for a first version."""
     old_text: str | None = None
+    """Text that was replaced; None for a first version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteResult:
-    """Result of a change; `note` is the note as stored now, None if there is none."""
+    """Result of a change; `note` is the note as stored now, None if there is none.
+
+    `payload` is the event for clients, None if nothing changed.
+    """
 
     outcome: NoteOutcome
     note: KeptNote | None = None
@@ -115,7 +132,7 @@ class NoteResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotesFound:
-    """Notes that were found, and the number of all notes."""
+    """Notes that a search found, and the number of all notes of the person."""
 
     notes: tuple[KeptNote, ...]
     total: int

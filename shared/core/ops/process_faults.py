@@ -14,8 +14,11 @@ MAX_PROCESS_FAULTS = 2
 RETRY_SECONDS = 10.0
 """Seconds before work that crashed a process is retried, so that other work comes first."""
 REASON = "it stopped a process"
+"""Reason stored for work that is given up because it crashed processes."""
 PLACE_CHARS = 2_000
+"""Most characters of the stack frames that are kept."""
 CAUSE_CHARS = 100
+"""Most characters of a cause."""
 _MAX_BYTES = 64 * 1024
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NO_CODE = re.compile(r"[^a-z0-9_]+")
@@ -31,7 +34,7 @@ session and key.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFault:
-    """Process that ended because of the work it was doing."""
+    """Report on a process that hung or crashed, with the work that it was doing."""
 
     id: str
     """UUID of the fault, so that it is recorded once."""
@@ -47,18 +50,21 @@ class ProcessFault:
 
     @property
     def work(self) -> str:
-        """Key of the work, without ids that change with each attempt."""
+        """Key of the work, such as `turn 7 3`, without ids that change with each attempt."""
         ids = self.ids[:2] if self.kind == "turn" else self.ids[:1] if self.kind == "job" else self.ids
         return " ".join((self.kind, *ids))
 
 
 def digest_key(key: str) -> str:
-    """Return a hash of fixed length for a client's message key."""
+    """Return 32 hexadecimal digits of a SHA-256 over a client's message key, as an id of fixed length."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def parse_fault(content: bytes) -> ProcessFault:
-    """Return the fault that a watchdog wrote. Raises ValueError for other content."""
+    """Return the fault that a watchdog wrote as JSON; work of an unknown kind becomes `other`.
+
+    Raises ValueError for content that is no such JSON, has no UUID, or more than 64 KiB.
+    """
     if len(content) > _MAX_BYTES:
         raise ValueError("too long")
     raw: Any = json.loads(content)

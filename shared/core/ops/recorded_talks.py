@@ -33,7 +33,7 @@ _DAYS = ("%I:%M %p on %d %B, %Y", "%Y/%m/%d (%a) %H:%M", "%Y/%m/%d", "%d %B, %Y"
 
 
 class BadTalk(BadInput):
-    """A file of recorded talk cannot be used."""
+    """File of recorded talks that cannot be used; `advice` lists the formats."""
 
     sentence = "A file of recorded talk cannot be used."
     code = "bad_talk"
@@ -43,9 +43,11 @@ class BadTalk(BadInput):
 
 
 def read_talks(data: Any, *, unanswerable: bool = False) -> tuple[EvalTalk, ...]:
-    """Return the talks of a file that have a question with an answer. Raises BadTalk.
+    """Return the talks of a file, given as parsed JSON in one of the three formats, that have messages and
+    questions.
 
-    With `unanswerable`, a question without an answer is enough.
+    Only talks with a question that has an answer count; with `unanswerable`, one without an answer is enough.
+    Raises BadTalk if an entry cannot be read or no talk remains.
     """
     listed = data.get("conversations") if isinstance(data, dict) else data
     if not isinstance(listed, list) or not listed:

@@ -16,11 +16,15 @@ from typing import Any
 from shared.core.values.money import Prices
 
 PriceOn = Callable[[str, date], Prices | None]
+"""Function that returns a model's prices on a day by the model's name; None if they are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """Savings in micro-dollars, None if no price is known; `unpriced_tokens` are not included."""
+    """Savings in micro-dollars, negative if the means cost more; None if no price is known.
+
+    `tokens` are all tokens looked at; `unpriced_tokens` of them are not included in `micro`.
+    """
 
     tokens: int
     micro: int | None
@@ -28,9 +32,10 @@ class Saving:
 
 
 def compute_caching_savings(rows: Sequence[Mapping[str, Any]], price_on: PriceOn) -> Saving:
-    """Return the savings by the provider's cache.
+    """Return the savings by the provider's cache: the price without it less the cost paid.
 
-    Each row sums one model and day: tokens of each kind, and the cost paid in micro-dollars.
+    Each row sums one model and day (`model`, `day` as ISO date): tokens of each kind, and the cost paid in
+    micro-dollars. `tokens` of the result are those read from the cache.
     """
     tokens = unpriced = 0
     micro: int | None = None
@@ -49,9 +54,11 @@ def compute_caching_savings(rows: Sequence[Mapping[str, Any]], price_on: PriceOn
 def compute_summary_savings(
     rows: Sequence[Mapping[str, Any]], price_on: PriceOn, *, paid_micro: int | None
 ) -> Saving:
-    """Return the savings by summaries.
+    """Return the savings by summaries: the tokens that they replaced, at the price of a cache read, less
+    their cost.
 
-    Each row sums one model and day; `paid_micro` is the cost of the summaries, None if unknown.
+    Each row sums one model and day (`model`, `day` as ISO date, `tokens`). `paid_micro` is the cost of the
+    summaries in micro-dollars; if None (unknown), the savings are unknown.
     """
     tokens = unpriced = 0
     worth: int | None = None

@@ -7,14 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 NAME = "evertalk"
+"""Name of the systemd unit."""
 LABEL = "org.evertalk.evertalk"
+"""Label of the launchd service."""
 STOP_SECONDS = 30
 """Seconds that the service has to stop; more than `up` needs for its answers and servers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """Service to define; `account` is the user of a system service, None for a service of one person."""
+    """Service to define; `account` is the user of a system service, None for a service of one person.
+
+    `folder` is its working folder; `writable` are the paths that it may write to.
+    """
 
     command: Sequence[str]
     folder: str
@@ -61,12 +66,15 @@ _SYSTEM_ONLY = (
 
 
 def systemd_unit(service: Service) -> str:
-    """Return the text of a systemd unit."""
+    """Return the text of a systemd unit; nothing is written.
+
+    Raises ValueError for control characters in words.
+    """
     return "\n".join((*_unit_lines(), "", *_service_lines(service), "", *_install_lines(service), ""))
 
 
 def launchd_plist(service: Service, *, log: str) -> bytes:
-    """Return the property list for launchd; `log` is the path of the log file."""
+    """Return the property list for launchd as XML; `log` is the path of the log file. Nothing is written."""
     told = {
         "Label": LABEL,
         "ProgramArguments": list(service.command),
@@ -85,7 +93,10 @@ def launchd_plist(service: Service, *, log: str) -> bytes:
 
 
 def quote_word(word: str) -> str:
-    """Return a word quoted for a unit's command or environment. Raises ValueError for control characters."""
+    """Return a word in double quotes and escaped for a unit's command or environment.
+
+    Raises ValueError for control characters. The sign `$` is not escaped.
+    """
     if any(ord(letter) < 32 for letter in word):
         raise ValueError(f"{word!r} cannot stand in a unit")
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")

@@ -28,6 +28,7 @@ class SessionFigures:
     upkeep_micro: int | None
     """Micro-dollars of `cost_micro` that summaries and memory cost."""
     today_micro: int | None
+    """Micro-dollars that the conversation cost today."""
 
     @property
     def cached_percent(self) -> int | None:
@@ -37,7 +38,7 @@ class SessionFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeSpending:
-    """Spending of a capped scope today in micro-dollars; `held_micro` is reserved for running calls."""
+    """Spending of a capped scope today, in micro-dollars; `held_micro` is reserved for running calls."""
 
     scope: Literal["contact", "session", "total"]
     spent_micro: int
@@ -47,7 +48,7 @@ class ScopeSpending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaySpending:
-    """Today's spending as it applies to one conversation."""
+    """Today's spending as far as it concerns one conversation, with the caps that apply to it."""
 
     scopes: tuple[ScopeSpending, ...]
     session_micro: int
@@ -62,7 +63,7 @@ class DaySpending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedMessage:
-    """Pinned message of a session."""
+    """Pinned message of a session; `author` as in `Entry.author`."""
 
     seq: int
     author: str
@@ -71,4 +72,5 @@ class PinnedMessage:
 
     @property
     def mid(self) -> str:
+        """Public id of the message, such as `m12`."""
         return f"m{self.seq}"
