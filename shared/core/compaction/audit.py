@@ -34,7 +34,9 @@ from shared.core.values.secrets_filter import holds_secret, redact
 from shared.core.values.tokens import Count
 
 SUMMARY_TOKENS = 2_000
+"""Default of the most tokens of a summary."""
 PROGRESS_SHARE = 0.75
+"""Largest size of a summary as a share of what it replaces."""
 _SHORT_SOURCE = 400
 """Tokens up to which a summary is never rejected as too long."""
 MOSTLY_UNSAID = 0.5
@@ -58,7 +60,10 @@ _CITES = "cites lines that it was not shown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditVerdict:
-    """Result of auditing a summary. If `ok`, `ledger` can be stored; its soft faults are repaired there."""
+    """Result of auditing a summary: if `ok`, `ledger` can be stored; otherwise `hard_faults` says why not.
+
+    Faults are English sentences for the model and the dashboard. Soft faults are repaired in `ledger`.
+    """
 
     ok: bool
     hard_faults: tuple[str, ...]
@@ -86,8 +91,9 @@ def audit_patch(
 ) -> AuditVerdict:
     """Return the audit of the ledger that results from applying a model's changes to the former one.
 
-    `may_be_empty` accepts a ledger that says nothing; else that is a hard fault. Changes of unknown items are
-    soft faults. `limit` is the most tokens of the summary.
+    `source_text` is the text of the hidden messages. `limit` is the most tokens of the summary.
+    `may_be_empty`
+    accepts a ledger that says nothing; else that is a hard fault. Changes of unknown items are soft faults.
     """
     former = convert_to_ledger(former)
     patched = apply_patch(former, patch, identifiers=identifiers_of(source_words(source_text)))
@@ -102,21 +108,26 @@ def audit_patch(
 
 
 def changes_nothing(patch: LedgerPatch) -> bool:
-    """Return whether a model's answer adds nothing to the former ledger."""
+    """Return whether a model's answer has no changes of items, and no text but a phrase such as "nothing
+    new".
+    """
     told = patch.narrative.strip()
     return not (patch.add or patch.replace or patch.close) and (not told or says_nothing_new(told))
 
 
 def holds_anything(former: Ledger) -> bool:
-    """Return whether a ledger has any content that can be carried over."""
+    """Return whether a ledger has a narrative, items or sections that can be carried over."""
     return bool(former.narrative.strip() or former.items or former.sections)
 
 
 def carry_over(
     former: Ledger, source_text: str, *, count: Count, limit: int = SUMMARY_TOKENS
 ) -> AuditVerdict:
-    """Return an accepted verdict whose ledger is the former one plus the source's exact names and required
-    items.
+    """Return an accepted verdict whose ledger is the former one, for a model that found nothing new.
+
+    Exact names of the source and required items are added; closed items are dropped. Its text may be as long
+    as
+    before, even above `limit` tokens.
     """
     lines = source_lines(source_text)
     kept = replace(former, items=tuple(item for item in former.items if item.closed is None))
@@ -147,7 +158,8 @@ def audit_ledger(
     """Return the audit of a new ledger against its source and the former ledger, with the repaired ledger.
 
     A hard fault needs another attempt by the model; a soft one removes or restores only its item or sentence.
-    `may_be_empty` accepts a ledger that says nothing. The repaired ledger has at most `limit` tokens.
+    `may_be_empty` accepts a ledger that says nothing. The repaired ledger has at most `limit` tokens, where
+    possible.
     """
     former = convert_to_ledger(former)
     lines = source_lines(source_text)
@@ -187,9 +199,9 @@ def _find_missing_items(former: Ledger, mended: Ledger) -> tuple[str, ...]:
 
 
 def find_lost_items(gone: Sequence[str], total: int) -> tuple[str, ...]:
-    """Return one fault that names items missing from the new summary; no fault if none is missing.
+    """Return one fault that names up to three items missing from the new summary; empty if none is missing.
 
-    `gone` are their texts, `total` the number of items before.
+    `gone` are their texts, `total` is the number of items before.
     """
     if not gone:
         return ()
@@ -198,8 +210,9 @@ def find_lost_items(gone: Sequence[str], total: int) -> tuple[str, ...]:
 
 
 def most_tokens(former: Ledger, source_text: str, count: Count) -> int:
-    """Return the most tokens that a summary may have: 75 percent of source and former summary, at
-    least 400.
+    """Return the most tokens that a summary may have: 75 percent of source and former summary together.
+
+    It is at least 400.
     """
     replaced = count(source_text) + count(render_summary(former))
     return max(_SHORT_SOURCE, math.floor(PROGRESS_SHARE * replaced))
@@ -335,7 +348,10 @@ def _new_text(patched: Ledger, former: Ledger) -> str:
 
 
 def must_stay(lines: tuple[SourceLine, ...]) -> tuple[NewItem, ...]:
-    """Return items that a summary must have: prohibitions, unread files, and unanswered questions."""
+    """Return items that a summary must have, each once:
+
+    prohibitions, unread files, and unanswered questions.
+    """
     wanted = [NewItem(kind="constraint", text=text, sources=(seq,)) for seq, text in prohibitions(lines)]
     wanted += [_make_file_item(line) for line in lines if line.text.startswith(NAMED)]
     wanted += list_unanswered(lines)
@@ -350,7 +366,7 @@ def add_required_items(
 ) -> tuple[Ledger, tuple[str, ...]]:
     """Return the ledger with the required items that it lacked, and one fault for each of them.
 
-    An item that the text `told` contains is not missing.
+    An item that the text `told` contains is not missing. An unchanged ledger is returned with no faults.
     """
     missing = tuple(item for item in must_stay(lines) if not is_covered(item, ledger, told))
     if not missing:
@@ -374,7 +390,10 @@ def prohibitions(lines: Iterable[SourceLine]) -> list[tuple[int, str]]:
 
 
 def list_unanswered(lines: tuple[SourceLine, ...]) -> list[NewItem]:
-    """Return items for the last question if no answer follows, and for lines marked as unanswered."""
+    """Return items for the last question if no answer follows, and for lines marked as unanswered.
+
+    Messages without a question become items of the kind `action`; those that may not be quoted have none.
+    """
     newest = len(lines)
     while newest and lines[newest - 1].author not in ("assistant", "operator"):
         newest -= 1
@@ -388,9 +407,9 @@ def list_unanswered(lines: tuple[SourceLine, ...]) -> list[NewItem]:
 
 
 def is_covered(wanted: NewItem, ledger: Ledger, told: str = "") -> bool:
-    """Return whether the ledger, or the text `told`, already contains most words of an item.
+    """Return whether the ledger, or a line of the text `told`, contains more than half of an item's words.
 
-    True also if the ledger has an item of the same kind from the same message.
+    True also if the ledger has an open item of the same kind from the same message.
     """
     words = {word for word in normalise(wanted.text).split() if len(word) > _TELLING_CHARS}
     for item in ledger.items:
@@ -437,7 +456,12 @@ def _make_file_item(line: SourceLine) -> NewItem:
 def common_scores(
     ledger: Ledger, source_text: str, lines: tuple[SourceLine, ...], count: Count, *, language: bool
 ) -> dict[str, float]:
-    """Return `{size, language, exact}`: share of the source's tokens, 1.0 if `language`, exact names kept."""
+    """Return the scores `size`, `language` and `exact` of a summary.
+
+    `size` is its share of the source's tokens, `language` 1.0 if the argument is True, else 0.0, `exact` the
+    share
+    of sampled names and numbers that it has.
+    """
     text = render_summary(ledger)
     source = count(source_text)
     return {
@@ -448,8 +472,10 @@ def common_scores(
 
 
 def presence(ledger: Ledger, lines: tuple[SourceLine, ...], told: str = "") -> dict[str, float]:
-    """Return `{prohibitions, questions}`: the shares, 0 to 1, that the ledger or `told` contains; 1 if the
-    source has none. Open actions count as questions.
+    """Return the scores `prohibitions` and `questions`: the shares, 0 to 1, that the ledger or `told`
+    contains.
+
+    A share is 1 if the source has none. Open actions count as questions.
     """
     wanted = must_stay(lines)
     kept = {item: is_covered(item, ledger, told) for item in wanted}
@@ -464,6 +490,13 @@ def presence(ledger: Ledger, lines: tuple[SourceLine, ...], told: str = "") -> d
 def scores_of(
     patched: Ledger, checked: Ledger, former: Ledger, lines: tuple[SourceLine, ...]
 ) -> dict[str, float]:
+    """Return the scores of a ledger by name, 0 to 1: of new items those kept, cited, with valid sources, and
+    more.
+
+    `grounded`: kept of the proposed items; `cited`: with sources; `valid_ids`: sources that the model was
+    shown;
+    `overlap`: words found in the cited lines; and those of `presence`. A share of nothing is 1.
+    """
     known = {item.id for item in former.items}
     proposed = [item for item in patched.items if item.id not in known]
     stayed = [item for item in checked.items if item.id not in known]
@@ -504,7 +537,7 @@ def _score_probes(text: str, lines: tuple[SourceLine, ...]) -> float:
 
 
 def stems(text: str) -> set[str]:
-    """Return the first five letters of each word with more than two letters."""
+    """Return the first five letters of each word with more than two letters, in lower case."""
     return {word[:_STEM_CHARS] for word in normalise(text).split() if len(word) > 2}
 
 

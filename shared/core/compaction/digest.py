@@ -49,7 +49,8 @@ def digest(entries: Sequence[Entry], former: Ledger, count: Count, *, budget_tok
     """Return the ledger that extends `former` with the most telling sentences of the entries, without a
     model.
 
-    Its text has at most `budget_tokens` tokens where possible; at least half of them are for new sentences.
+    The person's newest questions come first, then rare words, numbers and names count. Its text has at most
+    `budget_tokens` tokens where possible; at least half of them are for new sentences.
     """
     lines = source_lines(render_source(entries, count=count))
     sentences = _sentences(lines)

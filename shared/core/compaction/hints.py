@@ -30,10 +30,11 @@ _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 
 
 def find_clauses(names: Sequence[str], entries: Iterable[Entry]) -> dict[str, str]:
-    """Return the clause in which each name first occurs; names without a clause are missing.
+    """Return, by name, the clause in which each name first occurs; names without a clause are missing.
 
     A clause is the name with a few words around it. Messages of the person are searched before the
-    assistant's.
+    assistant's,
+    each in order; URLs have no clause, and secrets are removed first.
     """
     left = dict.fromkeys(name for name in names if not URL.fullmatch(name))
     found: dict[str, str] = {}
@@ -57,9 +58,11 @@ def find_clauses(names: Sequence[str], entries: Iterable[Entry]) -> dict[str, st
 
 
 def clause_of(name: str, text: str) -> str:
-    """Return a name with the words around its first whole occurrence; empty if it has none or is too long.
+    """Return a name with up to four words before its first whole occurrence, within the same clause.
 
-    Words before the name are taken; words after it only if fewer than two come before.
+    Up to three words after it are taken only if fewer than two come before. Empty if the name does not occur,
+    has
+    no words around it, or the clause exceeds 60 characters.
     """
     place = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
     if place is None:
@@ -75,9 +78,9 @@ def clause_of(name: str, text: str) -> str:
 
 
 def phrase_with(texts: Iterable[str], weights: Mapping[str, float]) -> str:
-    """Return the shortest run of words with the highest weight; empty if no run has two weighted words.
+    """Return the shortest run of words with the highest total weight; empty if no run has two weighted words.
 
-    `weights` has lower-case words. A run has at most `PHRASE_WORDS` words and crosses no punctuation.
+    `weights` has lower-case words. A run has at most 6 words and 60 characters and crosses no punctuation.
     """
     best, best_weight = "", 0.0
     for text in texts:
@@ -104,7 +107,11 @@ def _find_weighed(word: str, weights: Mapping[str, float]) -> str:
 
 
 def with_clauses(ledger: Ledger, entries: Iterable[Entry]) -> Ledger:
-    """Return the ledger with a clause for each exact name that occurs in the entries with words around it."""
+    """Return the ledger with a clause for each of its identifiers that occurs in the entries with words
+    around it.
+
+    Present clauses stay; those of names that are no longer identifiers are dropped.
+    """
     known = {name: clause for name, clause in ledger.clauses if name in ledger.identifiers}
     new = [name for name in ledger.identifiers if name not in known]
     return replace(ledger, clauses=tuple((known | find_clauses(new, entries)).items()))
@@ -164,7 +171,8 @@ _JOINT = "; "
 
 
 def topics_of(entries: Sequence[Entry], former: Sequence[Topic] = ()) -> tuple[Topic, ...]:
-    """Return the topics of the entries after the former ones, at most 8; the oldest neighbours are joined.
+    """Return the former topics and those of the entries, in order, at most 8; the oldest neighbours are
+    joined.
 
     A label is a phrase of the person; it is empty if a stretch of turns has no clear subject.
     """

@@ -13,6 +13,7 @@ from shared.core.session.budget import ContextBudget
 from shared.core.session.session import Entry
 
 HookPhase = Literal["before", "after"]
+"""Occasions of a message: before a summary is written, or after it was committed."""
 HOOK_SECONDS = 5.0
 """Seconds that a background summary waits for the hook's answer."""
 HOOK_TURNS = 5
@@ -22,13 +23,14 @@ SKIPPABLE = frozenset({"limit", "turns", "idle"})
 MOST_ANSWER_BYTES = 4_096
 """Most bytes of an answer that are read; `{"skip": true}` has 14."""
 MOST_HOOK_TRIES = 12
+"""Most attempts to send one message."""
 HOOK_EXPIRES_HOURS = 24
 """Hours after which an undelivered message is no longer sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookMessage:
-    """Message to the hook; its body and `send_key` stay the same at every attempt."""
+    """Stored message to the hook; its body and `send_key` stay the same at every attempt."""
 
     id: int
     send_key: str
@@ -54,9 +56,10 @@ class HookMessage:
 def describe_plan(
     plan: CompactionPlan, *, trigger: str, agent: str, tokens: int, budget: ContextBudget, may_skip: bool
 ) -> dict[str, Any]:
-    """Return the content of the message before a summary: numbers, ids and fixed words only.
+    """Return the content of the message before a summary, for JSON: numbers, ids and fixed words only.
 
-    `tokens` is the size of the context, `may_skip` whether the hook may delay the summary.
+    `tokens` is the size of the context, `may_skip` whether the hook may delay the summary. `from_message` and
+    `to_message` are None if the plan hides no entries.
     """
     entries = sorted(plan.entries, key=_seq)
     return {
@@ -73,7 +76,7 @@ def describe_plan(
 
 
 def render_hook_body(message: HookMessage) -> bytes:
-    """Return the body of a message as JSON; equal at every attempt."""
+    """Return the body of a message as JSON in UTF-8; equal at every attempt."""
     told: dict[str, Any] = {
         "type": f"compaction.{message.phase}",
         "id": message.send_key,
@@ -88,7 +91,10 @@ def render_hook_body(message: HookMessage) -> bytes:
 
 
 def wants_skip(answer: bytes) -> bool:
-    """Return whether an answer is a JSON object with `"skip": true`; any other answer changes nothing."""
+    """Return whether an answer of the hook is a JSON object with `"skip":
+
+    true`; False for any other content.
+    """
     try:
         read = json.loads(answer)
     except (ValueError, RecursionError):

@@ -22,7 +22,7 @@ from shared.core.values.errors import EvertalkError
 
 
 class BadContextConfig(EvertalkError):
-    """The context settings of an agent's row are invalid; every problem is named at once."""
+    """Context settings of an agent that are invalid; `problems` has one English sentence for each."""
 
     sentence = "The context settings of an agent's row are invalid; every problem is named at once."
     code = "bad_context_config"
@@ -37,7 +37,9 @@ def deployment_policy(
 ) -> ContextPolicy:
     """Return the policy of a preset in the operator's window, with the operator's settings `given`.
 
-    `context_window` is in tokens, None for the preset's own. Raises ContradictoryPolicy.
+    `context_window` is in tokens, None for the preset's own. Raises ContradictoryPolicy for an unknown preset
+    and
+    for settings that contradict each other.
     """
     chosen = preset(name)
     inside = chosen if context_window is None else fit_to_window(chosen, context_window)
@@ -53,8 +55,9 @@ def agent_policy(
 ) -> ContextPolicy:
     """Return an agent's policy: its preset or the deployment's, then the operator's settings, then its own.
 
-    Only `preset` and `context` of `config` are read. `context_window` (tokens) and `given` apply to its
-    preset only, as in `deployment_policy`. Raises BadContextConfig.
+    Only `preset` and `context` of `config` are read; without both the deployment's policy is returned.
+    `context_window` (tokens) and `given` apply to its preset only, as in `deployment_policy`. Raises
+    BadContextConfig with all problems.
     """
     name, wanted = config.get("preset"), config.get("context")
     if name is None and not wanted:
@@ -85,9 +88,12 @@ _TURNS = re.compile(r"[0-9]{1,6}")
 
 
 def parse_history_turns(text: str) -> tuple[tuple[str, int], ...]:
-    """Return turns by channel from a text such as `telegram=50,web=200`.
+    """Return pairs of channel and turns from a text such as `telegram=50,web=200`, in the order of
+    `CHANNELS`.
 
-    Raises ValueError with a reason for people.
+    An empty text gives none. Raises ValueError, with a reason for people, for an unknown channel or a number
+    below
+    1.
     """
     found: dict[str, int] = {}
     for word in text.replace(",", " ").split():

@@ -15,22 +15,34 @@ from shared.core.session.summary_strategy import SummaryForm
 from shared.core.values.local_time import day_text
 
 SILENT = "SILENT"
+"""Answer of a model that has nothing to save in a memory flush."""
 LEAST_NOTES, MOST_NOTES, TOKENS_PER_NOTE = 8, 40, 500
-"""Fewest and most notes that one flush may save, and hidden tokens per note, since about one note in 500
-tokens lasts.
+"""Fewest and most notes that one flush may save, and hidden tokens for each note.
+
+About one note in 500 tokens lasts.
 """
 SUMMARY_TAG = OUR_SUMMARY_TAG
 PINS_TAG = "pinned_messages"
+"""Tag around pinned messages."""
 EDITED_TAG = "edited_messages"
+"""Tag around messages that were edited after the summary."""
 FACTS_TAG = "runtime_facts"
+"""Tag around the program's own facts, such as the time."""
 RECALL_TAG = "recalled_passages"
+"""Tag around recalled passages."""
 NOTES_TAG = "known_about_this_person"
+"""Tag around notes about the person."""
 NOTES_OPENED = f"<{NOTES_TAG}>"
 NO_LONGER = "no longer so"
+"""Mark of a note that is outdated."""
 NEWER_NOTES = "Newer than the list above; where the two disagree, these lines are right:"
+"""Sentence before notes that changed since the first block of notes."""
 GOAL_TAG = "conversation_goal"
+"""Tag around the person's goal."""
 HANDED_TAG = "handed_over"
+"""Tag around the text that an assistant hands to a helper."""
 DAY_TAG = "written_on"
+"""Tag around the day of the messages after it."""
 FENCE_TAG = "outside_text"
 """Tag around a passage from outside, see `core/context/untrusted_text.py`."""
 OUR_TAGS = (
@@ -46,6 +58,7 @@ OUR_TAGS = (
     HANDED_TAG,
     DAY_TAG,
 )
+"""Tags that only the program may write; `defuse` replaces imitations."""
 _REMINDER = re.compile(
     r"\[Reminder, a message (?:of|from) the program[^\[]*? of this: ([^\[\]]*)\. That time has come[^\[\]]*\]"
 )
@@ -78,11 +91,14 @@ class SystemLayers:
 
 
 def default_layers(*, assistant_name: str = "Evertalk") -> SystemLayers:
+    """Return the layers of an agent without a configuration: the rules and the default persona."""
     return SystemLayers(base=base_rules(), agent=default_persona(assistant_name=assistant_name))
 
 
 def describe_picture(*, as_json: bool = False) -> str:
-    """Return the instruction to describe a picture in one sentence, as JSON or as text."""
+    """Return the instruction to describe a picture in one sentence; the model answers as JSON or as plain
+    text.
+    """
     answer = 'as JSON: {"description": "the sentence"}' if as_json else "with the sentence alone"
     return (
         "Describe this picture in one sentence, with all text, names and numbers that can be read in it. "
@@ -96,6 +112,7 @@ PICTURE_SCHEMA: Mapping[str, Any] = {
     "required": ["description"],
     "properties": {"description": {"type": "string"}},
 }
+"""JSON schema of the description of a picture."""
 
 
 @cache
@@ -117,13 +134,14 @@ The person can type commands: /help lists them, /forget deletes what you know ab
 
 
 def default_persona(*, assistant_name: str) -> str:
+    """Return the text of the default persona with this name, manners included."""
     return f"""\
 You are {assistant_name}, a friendly and reliable assistant.
 {default_manners()}"""
 
 
 def default_manners() -> str:
-    """Return the default manners, for agents whose own files say who they are."""
+    """Return the default manners, for agents whose own files describe their character."""
     return """\
 Answer in the language of the newest message. Be brief unless asked for more.
 When the person tells you something lasting or asks you to remember it, use save_memory, if you have it, and \
@@ -131,7 +149,7 @@ go on."""
 
 
 def system_text(layers: SystemLayers) -> str:
-    """Return the system text of these layers."""
+    """Return the system text of these layers, separated by empty lines; empty layers are left out."""
     mode = f"The mode of this conversation: {layers.mode}" if layers.mode else ""
     person = f"The person you talk with:\n{layers.person}" if layers.person else ""
     parts = (layers.base, layers.agent, layers.workspace, mode, _goal(layers.goal), layers.memory, person)
@@ -153,12 +171,17 @@ def notes_block(lines: str) -> str:
 
 
 def notes_since(lines: str) -> str:
-    """Return the block of notes that were added or changed since the block before the conversation."""
+    """Return the tagged block of notes that were added, changed or expired since `notes_block` was first
+    sent.
+    """
     return wrap_tag(NOTES_TAG, f"{NEWER_NOTES}\n{lines}")
 
 
 def summary_block(summary_text: str, *, through_seq: int, form: SummaryForm = "ledger") -> str:
-    """Return a summary in its tag, with the sentence that it is a record and no instruction."""
+    """Return a summary in the tag of its form, with the sentence that it is a record and no instruction.
+
+    `through_seq` is the last hidden message, named in the tag of most forms.
+    """
     shape = form_of(form)
     opened = f'{shape.tag} through_seq="{through_seq}"' if shape.tag_has_range else shape.tag
     return f"""\
@@ -175,7 +198,9 @@ def pins_block(lines: str) -> str:
 
 
 def edited_block(lines: str) -> str:
-    """Return the block with the newest wording of hidden messages that were edited after the summary."""
+    """Return the tagged block of hidden messages that were edited after the summary, with their newest
+    wording.
+    """
     return wrap_tag(
         EDITED_TAG,
         "These earlier messages were edited after the record above was written. Where it, a note or an answer"
@@ -184,7 +209,10 @@ def edited_block(lines: str) -> str:
 
 
 def volatile_block(*, runtime_facts: str, recall: str) -> str:
-    """Return the block that changes with each call; empty if both parts are empty."""
+    """Return recalled passages and the program's facts in their tags; empty if both are empty.
+
+    They may change with each turn, so they come after the cached prefix.
+    """
     parts = (
         wrap_tag(RECALL_TAG, recall) if recall else "",
         wrap_tag(FACTS_TAG, runtime_facts) if runtime_facts else "",
@@ -198,9 +226,12 @@ def picture_text(number: int, description: str) -> str:
 
 
 def flush_instruction(*, most_notes: int = LEAST_NOTES, now: str = "", has_notes: bool = True) -> str:
-    """Return the last user message of a flush, whose answer is not shown.
+    """Return the last user message of a memory flush, which tells the model to save notes; its answer is not
+    shown.
 
-    `now` is the time of the last message; `has_notes` says that the request offers the tools to change notes.
+    `now` is the time of the last message, empty leaves it out. `has_notes` says that the person has notes and
+    that
+    the request offers the tools to change them.
     """
     clock = f"\nThe last message was written on {now}." if now else ""
     changed = (
@@ -222,7 +253,7 @@ Save all notes in one answer. If nothing is worth saving, answer with the single
 
 
 def most_notes(hidden_tokens: int) -> int:
-    """Return how many notes a flush that hides this number of tokens may save."""
+    """Return how many notes a flush that hides `hidden_tokens` tokens may save: one per 500, from 8 to 40."""
     return min(MOST_NOTES, max(LEAST_NOTES, hidden_tokens // TOKENS_PER_NOTE))
 
 
@@ -238,7 +269,7 @@ Never repeat passwords, keys or other secrets."""
 
 
 def helper_task(task: str, handed: str) -> str:
-    """Return the first message of a helper: its task and the context handed to it."""
+    """Return the first message of a helper: its task and, unless empty, the text handed to it in a tag."""
     harmless = _HANDED_MARK.sub("‹", handed)
     return f"{task}\n\n{wrap_tag(HANDED_TAG, harmless)}" if handed else task
 
@@ -254,7 +285,9 @@ def reminder_entry(text: str, *, asked: str, due: str) -> str:
 
 
 def operator_text(text: str) -> str:
-    """Return an operator's message to the person, as the model reads it."""
+    """Return an operator's message to the person as the model reads it, framed as written by a human on
+    the team.
+    """
     return (
         "[Message from the operator: a human on the team wrote this to the person, who has read it. You did "
         f"not write it.]\n{text}\n[End of the operator's message.]"

@@ -111,11 +111,15 @@ _LAUGHTER = re.compile(r"a?(?:h[aeiou]|j[aei]|х[аеи]|rs|k|w|ה|ח|ه|خ|ハ|
 _SUBJECTS = frozenset(words_of("i we ich wir je j nous yo io ho noi eu nós ik wij я мы"))
 
 Author = Literal["person", "assistant", ""]
+"""Author of a text that a question is about; empty if it is about another subject."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Words, language and subject of a message, as recall searches for them."""
+    """Words, language and subject of a message, as recall searches for them.
+
+    `text` is the part of the message that was read.
+    """
 
     text: str
     words: tuple[str, ...]
@@ -123,9 +127,9 @@ class Question:
     or laughter.
     """
     asked: int
-    """Number of leading words that belong to its questions; all words if it asks nothing."""
+    """Number of leading words in `words` that belong to its questions; all of them if it asks nothing."""
     dictionary: str = PLAIN
-    """Dictionary whose stop words are ignored."""
+    """Name of the Postgres dictionary whose stop words are ignored."""
     about: Author = ""
     """Author of the text that the question is about: the person for "my …", the assistant for "you told me";
     else empty.
@@ -137,7 +141,10 @@ class Question:
 
 
 def read_question(text: str) -> Question:
-    """Return the analysis of a message; of a long text, only its beginning and end are read."""
+    """Return the analysis of a message, made by word lists without a model.
+
+    Of a text above 16,000 characters, only the first and last 8,000 are read.
+    """
     if len(text) > READ_CHARS:
         text = f"{text[: READ_CHARS // 2]}\n{text[-READ_CHARS // 2 :]}"
     asked_ones = tuple(_questions(text))
@@ -173,7 +180,7 @@ def _sentences(texts: Iterable[str]) -> tuple[frozenset[str], ...]:
 
 
 def question_dictionary(text: str) -> str:
-    """Return the dictionary of the language in which a question is asked, mainly by its question words."""
+    """Return the Postgres dictionary of the language of a question, mainly by its question words."""
     words = set(words_of(text))
     asking = {
         name: len(words.intersection(asked) | words.intersection(_SMALL_WORDS[name]))

@@ -11,7 +11,9 @@ from shared.core.values.messages import ToolSpec
 from shared.core.values.searching import PLAIN
 
 RECALLS_PER_TURN = 3
+"""Most calls of the tool in one turn."""
 RESULT_TOKENS = 2_000
+"""Most tokens of the result of a call."""
 RECALL = ToolSpec(
     name=READER,
     description=(
@@ -41,11 +43,17 @@ RECALL = ToolSpec(
         "additionalProperties": False,
     },
 )
+"""Description of the tool with which a model looks up what a request does not show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallQuery:
-    """Query of recall, made from a message or from a call of the tool."""
+    """Query of recall, made from a message or from a call of the tool.
+
+    `after` and `before` bound the time of passages, `from_seq` and `through_seq` the numbers of messages;
+    None sets
+    no bound. Words are in lower case.
+    """
 
     session_id: int
     base_turn: int | None
@@ -78,6 +86,7 @@ class RecallQuery:
     cited: tuple[int, ...] = ()
     """`seq` of messages that fitting facts cite; their passages become candidates."""
     encoder: str = ""
+    """Name of the model that made `vector`; empty without an encoder."""
     vector: bytes = b""
     """Packed vector of the message, made by the model `encoder`; empty without an encoder."""
     zone: tzinfo = UTC

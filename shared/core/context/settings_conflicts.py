@@ -15,11 +15,15 @@ from shared.core.session.policy import ContradictoryPolicy
 from shared.core.values.tokens import estimate_by_script
 
 WINDOW = "context_window"
+"""Name of the setting of the context window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """Setting that has to change; once all misfits are changed, the other settings can stay."""
+    """Setting that has to change, with its given value and the nearest one that fits.
+
+    Once all misfits are changed, the other settings can stay.
+    """
 
     field: str
     given: int
@@ -30,9 +34,10 @@ class Misfit:
 
 
 def misfits(preset: str, numbers: Mapping[str, Any]) -> tuple[Misfit, ...]:
-    """Return the fewest settings that have to change; empty if all fit.
+    """Return the fewest settings that have to change so that a conversation is possible; empty if all fit.
 
-    `numbers` are the settings by field, window included. Raises ContradictoryPolicy for an unknown preset.
+    `numbers` are the settings by name, `context_window` included. Raises ContradictoryPolicy for an unknown
+    preset.
     """
     if contradiction(preset, numbers) is None:
         return ()
@@ -40,9 +45,11 @@ def misfits(preset: str, numbers: Mapping[str, Any]) -> tuple[Misfit, ...]:
 
 
 def contradiction(preset: str, numbers: Mapping[str, Any]) -> str | None:
-    """Return why no conversation is possible with these settings; None if one is.
+    """Return why no conversation is possible with these settings, in English; None if one is possible.
 
-    Raises ContradictoryPolicy for an unknown preset.
+    `numbers` are as in `misfits`. A fifth of the window is assumed for tools. Raises ContradictoryPolicy for
+    an
+    unknown preset.
     """
     given = {name: value for name, value in numbers.items() if name != WINDOW}
     deployment_policy(preset)

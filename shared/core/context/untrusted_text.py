@@ -13,7 +13,9 @@ from shared.core.context.lookalikes import places_of_shape, plain_shape
 from shared.core.context.prompts import FENCE_TAG, OUR_TAGS
 
 LABEL_CHARS = 64
+"""Most characters of a name in a mark."""
 FENCE = f"<{FENCE_TAG} kind="
+"""Beginning of the opening tag around a passage from outside."""
 
 _BLANK = r"[\s\u00ad\u200b-\u200f\u2060\ufeff]"
 _HIDDEN, _GAP = f"{_BLANK}*+", f"{_BLANK}++"
@@ -70,10 +72,11 @@ _INVISIBLE = re.compile(
 
 
 def defuse(text: str, *, foreign: bool = True, keep_fences: bool = False) -> str:
-    """Return the text without anything that reads as a mark, a role or a note of the program.
+    """Return the text with imitated marks, roles and notes of the program replaced by similar signs.
 
-    A person's own text (`foreign=False`) is changed as little as possible. `keep_fences` keeps fences made by
-    `fence_text`. Repeating the call changes nothing.
+    `foreign` False is for a person's own text, which is changed as little as possible. `keep_fences` keeps
+    the
+    fences that `fence_text` made. Repeating the call changes nothing.
     """
     if not text.isascii() and _UNSEEN.search(text):
         text = _SMUGGLED.sub("", text)
@@ -121,17 +124,20 @@ def _defuse_lookalikes(text: str, *, foreign: bool, keep_fences: bool) -> str:
 
 
 def fence_text(kind: str, text: str, *, source: str = "") -> str:
-    """Return foreign text inside tags that mark it as data of this `kind`.
+    """Return foreign text, defused, inside tags that mark it as data of this `kind` from `source`.
 
-    `kind` is a fixed word, such as `knowledge` or `page`. Use it for text that is added while a request is
-    built. Stored text, such as a tool's result, is a block and is defused when it is sent.
+    `kind` is a fixed word, such as `knowledge` or `page`; an empty `source` is left out. Use it for text that
+    is
+    added while a request is built. Stored text, such as a tool's result, is a block and is defused when it is
+    sent.
     """
     named = f' from="{label(source)}"' if source else ""
     return f'{FENCE}"{kind}"{named}>\n{defuse(text)}\n</{FENCE_TAG}>'
 
 
 def label(name: str, *, nameless: str = "", chars: int = LABEL_CHARS) -> str:
-    """Return a name on one line, without characters that marks use, at most `chars` characters.
+    """Return a name on one line, without brackets and other characters that marks use, cut to `chars`
+    characters.
 
     Returns `nameless` if nothing is left.
     """
@@ -140,7 +146,9 @@ def label(name: str, *, nameless: str = "", chars: int = LABEL_CHARS) -> str:
 
 
 def strip_invisible(text: str) -> str:
-    """Return the text without control characters and invisible characters."""
+    """Return the text without control characters, except tab and line feed, and without invisible
+    characters.
+    """
     return _INVISIBLE.sub("", text)
 
 
@@ -150,8 +158,9 @@ _RECORD = re.compile(r"\[(?=#\d)")
 
 
 def strip_marks(text: str, *, foreign: bool) -> str:
-    """Return the text with imitated marks of the program replaced; with `foreign=False` as few as
-    possible.
+    """Return the text with imitated marks replaced, also those of files, quotes and records (`[#12]`).
+
+    `foreign` False changes as little as possible, as in `defuse`.
     """
     text = _RECORD.sub("(", _OWN_LINE.sub(r"\1(", text))
     return defuse(text, foreign=foreign)
@@ -170,7 +179,7 @@ def file_text(name: str, text: str, *, of: str = "") -> str:
 
 
 def file_name_text(name: str, *, of: str = "") -> str:
-    """Return the text before a picture that names its file.
+    """Return the text block that names the file of the picture after it.
 
     `of` is text after the name, such as `OF_REPLIED`.
     """
@@ -209,10 +218,11 @@ def may_be_read_later(text: str) -> bool:
 
 
 def unread_file_text(name: str, kind: str, reason: str, *, megabytes: float = 0, of: str = "") -> str:
-    """Return the notice for the model that a file of the person could not be read.
+    """Return the notice, in English for the model, that a file of the person could not be read.
 
-    `reason` is a key of `_WHY_NOT_READ`; others give a general sentence. `megabytes` is the limit for
-    file_too_large.
+    `kind` is a word such as `file`, used for a file without name; `reason` is a key such as `file_empty`, and
+    an
+    unknown one gives a general sentence. `megabytes` is the limit for `file_too_large`.
     """
     why = _WHY_NOT_READ.get(reason, "it could not be read").format(megabytes=megabytes)
     named = label(name, nameless=kind)
