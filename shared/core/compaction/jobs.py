@@ -27,9 +27,11 @@ LATE = "late"
 WITH_COMPACTION = "compaction"
 """Trigger of the flush inside a compaction, made even if another flush has just ended."""
 BACKOFF_FAILURES = 3
+"""Failed attempts at compaction in a row after which it pauses."""
 BACKOFF_SECONDS = 900.0
 """Seconds that automatic compaction of a session pauses after `BACKOFF_FAILURES` failures in a row."""
 THRASH_TIMES = 3
+"""Compactions by size in a row, each close to the next, that count as thrashing."""
 THRASH_TURNS = 3
 """Most turns between two compactions by size that count as thrashing.
 
@@ -41,18 +43,23 @@ THRASH_LEAST_BUDGET = 4_000
 BACKOFF_TURNS = 20
 """Turns after which a pause of compaction ends, because the conversation has changed."""
 NOTHING_TURNS = 5
+"""Turns after which compaction is tried again if nothing could be hidden."""
 _TURNS_LOOKED_AT = 5
 """Newest turns whose average size is the estimate of the next turn."""
 _AHEAD_SHARE = 0.25
 """Largest share of the limit by which a compaction may come early, since single turns can be very long."""
 BY_SIZE = frozenset({"limit", "overflow"})
+"""Triggers of compactions that the size of the context caused."""
 MANUAL = "manual"
+"""Trigger of a compaction or flush by a person's command."""
 
 
 def find_reached_mark(budget: ContextBudget, policy: ContextPolicy, context_tokens: int) -> str | None:
-    """Return the name of the highest flush threshold that the context has reached; None if there is none.
+    """Return the name of the highest flush threshold that a context of this size has reached; None if none.
 
-    A context of exactly the threshold's share has reached it.
+    With `flush_shares`, a context of exactly a share has reached it. Without them, the name is `near_limit`,
+    and
+    the context must exceed `flush_at`.
     """
     timing = policy.timing
     if timing.flush_shares:
@@ -75,9 +82,11 @@ def was_flushed(threshold: str, tried: Iterable[str], policy: ContextPolicy) -> 
 def due_threshold(
     view: View, *, budget: ContextBudget, policy: ContextPolicy, context_tokens: int
 ) -> str | None:
-    """Return the name of the flush threshold that is due; None if there is none.
+    """Return the name of the flush threshold that is due; None if none is.
 
     A threshold is due once per cycle, and only if an ended turn has not been read by a flush.
+    `context_tokens` is
+    the size of the context.
     """
     threshold = find_reached_mark(budget, policy, context_tokens)
     if threshold is None or newest_ended(view) <= view.flushed_turn:
@@ -86,15 +95,16 @@ def due_threshold(
 
 
 def newest_ended(view: View) -> int:
-    """Return the number of the newest ended turn in the view; 0 if there is none."""
+    """Return the number of the newest ended turn among the view's entries; 0 if there is none."""
     return max((entry.turn for entry in view.entries if entry.turn != view.open_turn), default=0)
 
 
 def next_portion(view: View, *, through: int, room: int) -> tuple[View, int]:
     """Return the view that one flush reads, and the number of the last turn in it.
 
-    The whole view is used if it fits into `room` tokens, since the provider has it cached. Otherwise it holds
-    the oldest unread turns up to `through` that fit, at least one.
+    The whole view and `through` are returned if it fits into `room` estimated tokens, since the provider has
+    it
+    cached. Otherwise the view holds the oldest unread turns up to `through` that fit, at least one.
     """
     if _tokens(view) <= room:
         return view, through
@@ -132,11 +142,13 @@ def next_job(
     cache_seconds: float = CACHE_SECONDS,
     ahead: int = 0,
 ) -> JobOrder | None:
-    """Return the compaction or flush that is due; None if there is none.
+    """Return the compaction or flush that is due, to be stored by the caller; None if there is none.
 
     Checked in order: compaction by turns or size, early flush, compaction of an idle session, hiding of turns
     outside a sliding window. `ahead` is the estimated size of the next turn in tokens; the context counts as
-    if it were added.
+    if it
+    were added. `ratio` is the model's tokens per estimated token; `cache_seconds` is how long the provider
+    caches.
     """
     due = _choose_job(
         view, budget=budget, policy=policy, context_tokens=context_tokens, ratio=ratio, model=model,
@@ -198,7 +210,8 @@ def _by_turns(
 
 
 def estimate_ahead(view: View, policy: ContextPolicy, *, limit: int, ratio: float) -> int:
-    """Return the estimated tokens of the next turn, at most a quarter of `limit`.
+    """Return the estimated tokens of the next turn, the average of up to five newest turns, at most a quarter
+    of `limit`.
 
     Returns 0 if the policy does not compact ahead or no turn is live.
     """
@@ -243,7 +256,10 @@ def hides_without_model(view: View, budget: ContextBudget, context_tokens: int) 
 
 
 def ends_delay(view: View, budget: ContextBudget, context_tokens: int) -> bool:
-    """Return whether a hook's delay of the summary ends because the context exceeds the hard limit."""
+    """Return whether a hook's delay of the summary ends because the context exceeds the hard limit.
+
+    False if no hook delays it.
+    """
     delayed = view.backoff is not None and view.backoff.reason == "hook"
     return delayed and pressure(budget, context_tokens) == "overflow"
 
@@ -251,7 +267,8 @@ def ends_delay(view: View, budget: ContextBudget, context_tokens: int) -> bool:
 def is_in_backoff(view: View, *, limit: int, model: str) -> bool:
     """Return whether automatic compaction is paused and none of the changes that end a pause has happened.
 
-    Such a change is another `model`, other pins, enough turns, or a clearly different `limit`.
+    Such a change is another `model`, other pins, enough turns, or a `limit` that differs by more than a
+    tenth.
     """
     backoff = view.backoff
     return backoff is not None and backoff.holds(
@@ -262,7 +279,9 @@ def is_in_backoff(view: View, *, limit: int, model: str) -> bool:
 def backoff_from_now(
     view: View, *, reason: BackoffReason, limit: int, model: str, turns: int
 ) -> CompactionBackoff:
-    """Return a pause of automatic compaction that starts now and ends after `turns` turns."""
+    """Return a pause of automatic compaction from now until `turns` turns later, to be stored by the
+    caller.
+    """
     return CompactionBackoff(
         reason=reason, limit=limit, model=model, pins=pinned_seqs(view), until_turn=newest_ended(view) + turns
     )
@@ -287,9 +306,10 @@ def _count_context(
 
 
 def turns_since_summary(view: View, policy: ContextPolicy) -> int:
-    """Return the number of ended turns since the newest summary, or since the start if there is none.
+    """Return the number of ended turns since the newest summary or digest, or since `base_turn` if there is
+    none.
 
-    Turns that the summary left live do not count.
+    The turns that the policy keeps live besides a summary do not count.
     """
     # Entries are in the order of their turns.
     ended = next((entry.turn for entry in reversed(view.entries) if entry.turn != view.open_turn), 0)
@@ -367,9 +387,11 @@ def _idle(
 
 
 def backoff_seconds(ends: Sequence[JobEnd]) -> float:
-    """Return for how many more seconds automatic compaction of the session pauses; 0 if it does not.
+    """Return for how many more seconds automatic compaction pauses after failures; 0 if it does not pause.
 
-    `ends` are the ended jobs of the session, newest first. Jobs of a person's command do not count.
+    `ends` are the ended jobs of the session, newest first. It pauses for 900 seconds after 3 failures in a
+    row.
+    Jobs of a person's command do not count.
     """
     failures, newest = 0, None
     for end in ends:

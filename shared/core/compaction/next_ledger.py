@@ -31,11 +31,15 @@ from shared.core.values.secrets_filter import redact
 from shared.core.values.tokens import Count
 
 NARRATIVE_WORDS = 120
+"""Most words of a narrative; longer ones are cut."""
 MAX_NEW_ITEMS = 40
+"""Most items that one answer may add."""
 REASON_CHARS = 200
+"""Most characters of the reason why an item was closed."""
 _MAX_TRIES = 200
 
 KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
+"""Kinds of items."""
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 _LINE = re.compile(
     r"^[\s*•#-]*(?P<word>[a-z]+)(?:\s+(?P<id>[a-z]\d{1,6}))?\W{0,3}?:(?P<said>.+)$", re.IGNORECASE
@@ -45,7 +49,10 @@ _CITED = re.compile(r"(?<!\s)\s*+[\[(]((?:[\s,;]*+#\d{1,15})+)\s*+[\])]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewItem:
-    """Item that a model or the program adds to a ledger; it has no id yet."""
+    """Item to be added to a ledger by a model or the program; it has no id yet.
+
+    `sources` are the `seq` of the entries that state it.
+    """
 
     kind: ItemKind
     text: str
@@ -55,7 +62,12 @@ class NewItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerPatch:
-    """Changes to a ledger as a model proposes them, before the audit."""
+    """Changes to a ledger as a model proposes them, before the audit.
+
+    `replace` has pairs of item id and new text, `close` pairs of item id and reason. An empty narrative keeps
+    the
+    former one.
+    """
 
     narrative: str = ""
     add: tuple[NewItem, ...] = ()
@@ -64,19 +76,23 @@ class LedgerPatch:
     notes: tuple[Any, ...] | None = None
     """Notes for long-term memory, as the model wrote them; None if they were not requested or are missing."""
     title: str = ""
+    """Title of the conversation; empty if the model gave none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """Result of reading a model's answer that has no usable content, with the reason."""
+    """Result for a model's answer without usable content, with the reason in English."""
 
     reason: str
 
 
 def parse_ledger_patch(text: str) -> LedgerPatch | Unreadable:
-    """Return the changes in a model's answer: its first suitable JSON object, else its lines in plain form.
+    """Return the changes in a model's answer: its first JSON object with `narrative` or `add`, else its
+    lines.
 
-    Returns Unreadable, with the reason, if the answer has neither.
+    Lines have the form `narrative: …` or `fact: text [#12]`. Returns Unreadable, with the reason, if the
+    answer has
+    neither; never raises.
     """
     if not text.strip():
         return Unreadable(reason="the answer is empty")
@@ -102,8 +118,11 @@ def apply_patch(
     """Return the former ledger with the changes applied; each open item stays open or is closed with a
     reason.
 
-    Items that were closed before are dropped. At most `most_new` items are added. Unless `keep_form` is set,
-    sections of the former ledger become items.
+    Items that were closed before are dropped. At most `most_new` items are added; one with the text of an
+    open item
+    only adds its sources. `identifiers` are merged into those of the ledger. Unless `keep_form` is set,
+    sections of
+    the former ledger become items.
     """
     if not keep_form:
         former = convert_to_ledger(former)
@@ -138,7 +157,10 @@ def apply_patch(
 
 
 def json_objects(text: str) -> Iterable[Mapping[str, Any]]:
-    """Yield each complete JSON object in a text, or those inside one that is cut off; some may come twice."""
+    """Yield each complete JSON object in a text, in order, at the top or inside an object that is cut off.
+
+    Trailing commas are tolerated; some objects may come twice.
+    """
     decoder = json.JSONDecoder(strict=False)
     for candidate in (text, _TRAILING_COMMA.sub("", text)):
         at = candidate.find("{")
@@ -257,9 +279,11 @@ def _merge_sources(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...
 
 
 def join_ledgers(parts: Sequence[Ledger], form: SummaryForm) -> Ledger:
-    """Return one ledger with the content of all parts; item ids of the first part are kept.
+    """Return one ledger with the content of all parts, in order; item ids of the first part are kept.
 
-    Texts of the same heading are joined; other parts become narrative and items.
+    In a text form, texts of the same heading are joined; otherwise all parts become narrative and items.
+    Raises
+    TypeError for an empty sequence.
     """
     if form_of(form).is_text:
         return _join_texts(parts, form)
@@ -267,8 +291,9 @@ def join_ledgers(parts: Sequence[Ledger], form: SummaryForm) -> Ledger:
 
 
 def shorten_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:
-    """Return a joined ledger cut to `limit` tokens without a model: the beginning of each narrative line, and
-    items.
+    """Return a joined ledger cut to `limit` tokens without a model, where possible.
+
+    The beginning of each line of the narrative is kept, 120 words in all; then it is cut as in `fit_ledger`.
     """
     narratives = ledger.narrative.splitlines()
     each = NARRATIVE_WORDS // max(1, len(narratives))
@@ -277,7 +302,8 @@ def shorten_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:
 
 
 def group_parts(parts: Sequence[Ledger], room: int, count: Count) -> list[list[Ledger]]:
-    """Return neighbouring ledgers grouped so that each group fits into `room` tokens.
+    """Return neighbouring ledgers in groups, in order, so that the text of each group fits into `room`
+    tokens.
 
     A group has at least two ledgers where possible, even above `room`, so that repeated merging ends.
     """
@@ -313,7 +339,7 @@ def _join_texts(parts: Sequence[Ledger], form: SummaryForm) -> Ledger:
 
 
 def join_sections(parts: tuple[Ledger, ...]) -> tuple[Section, ...]:
-    """Return the sections of all parts, with texts of the same heading joined in order."""
+    """Return the sections of all parts, with texts of the same heading joined in order, one per line."""
     found: dict[str, list[str]] = {}
     for part in parts:
         for section in part.sections:

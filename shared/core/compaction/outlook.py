@@ -38,8 +38,8 @@ def foresee_summary(
 ) -> SummaryOutlook:
     """Return the forecast of the next automatic summary, estimated by the average size of live turns.
 
-    `choice` is the conversation's setting, `off` or empty. `context_tokens` includes the tokens reserved for
-    recall.
+    `choice` is the conversation's setting, `off` or empty; `model` is the name of its model. `context_tokens`
+    includes the tokens reserved for recall.
     """
     if not policy.timing.compact_auto:
         return SummaryOutlook(withheld="off" if choice == "off" else "manual")

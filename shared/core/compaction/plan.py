@@ -30,16 +30,27 @@ from shared.core.values.secrets_filter import redact
 from shared.core.values.tokens import Count, estimate_by_script
 
 NoReason = Literal["nothing_old", "open_turn_too_big", "pins", "unanswered", "gain_too_small", "grows"]
+"""Reasons why nothing is hidden.
+
+`nothing_old`: all turns are kept; `open_turn_too_big`: the open turn fills the budget; `pins`: the rest is
+pinned; `unanswered`: the rest is not answered; `gain_too_small`: too little would be saved; `grows`: the
+context
+would become larger.
+"""
 Turn = tuple[Entry, ...]
 
 MIN_SUMMARY = 64
 """Fewest tokens in which a summary can say anything."""
 CHUNK_TOKENS = 24_000
+"""Most tokens of a portion if several are needed."""
 SUMMARY_ROOM = 4_096
+"""Fewest tokens that an answer to a summary request may have, except for small windows."""
 SUMMARY_MOST = 2_000
+"""Default of the most tokens of a summary."""
 RULES = 600
 """Tokens of a summary request besides the messages and the former summary."""
 MIN_CHUNK = 500
+"""Fewest tokens of a portion, even for a small window."""
 CHUNK_SHARE = 0.6
 """Largest share of the summary model's window for a portion; the rest is for rules, former summary and
 answer.
@@ -48,7 +59,9 @@ NAMED_SHARE = 0.5
 """Share of the summary model's window above which a message is only mentioned, not sent."""
 _NAMED_TOKENS = 60
 TOOL_RESULT_TOKENS = 600
+"""Most tokens that a summary request shows of one tool result."""
 MESSAGE_TOKENS = 10_000
+"""Most tokens that a summary request shows of one message."""
 _CALL_CHARS = 300
 _CHARS_PER_TOKEN = 4
 
@@ -56,6 +69,7 @@ _BEGINNING_CHARS = 2_000
 _FIRST_WORDS = 12
 
 NOT_ANSWERED = "(not answered)"
+"""Mark after the last line of a turn without an answer."""
 NAMED = "(a message of about "
 """Beginning of the line that mentions a message too long to be read."""
 
@@ -71,11 +85,17 @@ _LINE = re.compile(r"^\[#(\d+)\] (\w+): ?(.*)$")
 _DATE = re.compile(r"^--- (\d{4}-\d\d-\d\d) ---$")
 
 Portion = tuple[Entry, ...]
+"""Entries that one request summarises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """Turns that a compaction will hide, and the limits of the summary that replaces them."""
+    """Turns that a compaction will hide, `from_turn` to `through_turn`, and the limits of its summary.
+
+    `tokens_before` and `expected_after` are sizes of the context; `chunks` are the portions to be summarised,
+    in
+    order.
+    """
 
     from_turn: int
     through_turn: int
@@ -110,7 +130,7 @@ class CompactionPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingToCompact:
-    """Reason why no compaction is made or committed."""
+    """Result in place of a plan or a commit: the reason why there is none, and its English `detail`."""
 
     reason: NoReason
     detail: str
@@ -130,10 +150,14 @@ def plan_compaction(
     ratio: float = 1.0,
     zone: tzinfo = UTC,
 ) -> CompactionPlan | NothingToCompact:
-    """Return which turns to hide, or why none can be hidden.
+    """Return the plan of a compaction, or the reason why no turn can be hidden; nothing is stored.
 
-    `force` plans even if little is saved; `keep_turns` overrides the policy's number, down to its least;
-    `ratio` is the model's tokens per estimated token. The open turn and pins are never hidden.
+    `now_tokens` is the size of the context. `force` plans even if little is saved. `keep_turns` replaces the
+    policy's number of newest turns to keep, down to its least; None keeps it. `summariser_window` is the
+    window of
+    the summary model in tokens; `ratio` is the chat model's tokens per estimated token. The open turn and
+    pins are
+    never hidden.
     """
     ended = tuple(turn for turn in turns_of(view.entries) if turn[0].turn != view.open_turn)
     open_tokens = _tokens((e for e in view.entries if e.turn == view.open_turn), ratio)
@@ -189,7 +213,8 @@ def plan_compaction(
 def why_not_committed(
     plan: CompactionPlan, summary_tokens: int, *, budget: ContextBudget, policy: ContextPolicy, force: bool
 ) -> NothingToCompact | None:
-    """Return why a written summary must not be committed; None if it may be.
+    """Return why a written summary of `summary_tokens` estimated tokens must not be committed; None if it may
+    be.
 
     A summary larger than what it replaces is always refused. `force` skips the check that enough is saved.
     """
@@ -211,8 +236,9 @@ def why_not_committed(
 
 
 def why_not_smaller(before: int, after: int) -> NothingToCompact | None:
-    """Return the reason to refuse a change of the view that does not make the next request smaller; None if
-    it does.
+    """Return the reason to refuse a change of the view; None if it makes the next request smaller.
+
+    `before` and `after` are the tokens of the request.
     """
     if after < before:
         return None
@@ -220,8 +246,9 @@ def why_not_smaller(before: int, after: int) -> NothingToCompact | None:
 
 
 def smaller_summary(plan: CompactionPlan, *, budget: ContextBudget, policy: ContextPolicy) -> int | None:
-    """Return the most estimated tokens with which a summary would save enough; None if even the smallest
-    would not.
+    """Return the most estimated tokens with which a summary of this plan would save enough.
+
+    None if not even the smallest, of 64 tokens, would.
     """
     gain = budget.fixed + floor(policy.keeping.gain_at_most * (plan.tokens_before - budget.fixed))
     landing = budget.fixed + policy.keeping.find_landing(budget.conversation)
@@ -335,12 +362,15 @@ def _tokens(entries: Iterable[Entry], ratio: float) -> int:
 
 
 def summary_room(summariser_window: int, summary_most: int = SUMMARY_MOST) -> int:
-    """Return the most tokens of an answer to a summary request, at most a quarter of the model's window."""
+    """Return the most tokens of an answer to a summary request, at most a quarter of the model's window.
+
+    `summary_most` is the most tokens of the summary itself.
+    """
     return min(max(SUMMARY_ROOM, summary_most + summary_most // 4), summariser_window // 4)
 
 
 def readable(summariser_window: int, summary_most: int = SUMMARY_MOST) -> int:
-    """Return the tokens of messages that fit into one summary request besides rules, former summary and
+    """Return the tokens of messages that fit into one summary request, besides rules, former summary and
     answer.
     """
     former = min(summary_most, summariser_window // 4)
@@ -349,14 +379,19 @@ def readable(summariser_window: int, summary_most: int = SUMMARY_MOST) -> int:
 
 
 def chunk_limit(summariser_window: int, summary_most: int = SUMMARY_MOST) -> int:
-    """Return the most tokens of a portion if several are needed."""
+    """Return the most tokens of a portion if several are needed:
+
+    24,000, or what one request can read if less.
+    """
     return min(CHUNK_TOKENS, readable(summariser_window, summary_most))
 
 
 def find_oversized(entries: Iterable[Entry], summariser_window: int, ratio: float = 1.0) -> frozenset[int]:
-    """Return the `seq` of messages too long to be sent to the summary model; the request mentions them.
+    """Return the `seq` of messages above half of the summary model's window, which requests only mention.
 
-    Tool results are never among them, since they are sent by head and tail.
+    `ratio` is the model's tokens per stored token. Tool results are never among them, since they are sent by
+    head
+    and tail.
     """
     most = floor(NAMED_SHARE * summariser_window)
     return frozenset(e.seq for e in entries if e.author != "tool" and ceil(whole_tokens(e) * ratio) > most)
@@ -375,7 +410,8 @@ def portions(
     tokens.
 
     A message above `limit` forms a portion alone. `even` makes portions similar in size, so that each has the
-    same weight when they are summarised separately.
+    same
+    weight when they are summarised separately. `ratio` and `named` are as in `split_into_chunks`.
     """
     total = source_tokens(entries, ratio, named)
     if total <= whole:
@@ -414,8 +450,9 @@ def split_into_chunks(
 
 
 def halves(portion: Portion) -> tuple[Portion, Portion] | None:
-    """Return a portion in two halves, split between turns or else between messages; None for a single
-    message.
+    """Return a portion in two halves of about equal size, split between turns or else between messages.
+
+    None for a single message.
     """
     turns = turns_of(portion)
     pieces = turns if len(turns) > 1 else tuple((entry,) for entry in portion)
@@ -431,7 +468,10 @@ def halves(portion: Portion) -> tuple[Portion, Portion] | None:
 
 
 def source_tokens(entries: Iterable[Entry], ratio: float = 1.0, named: frozenset[int] = frozenset()) -> int:
-    """Return the tokens of the entries as `render_source` shows them, times `ratio`."""
+    """Return the tokens of the entries as `render_source` shows them, times `ratio`, rounded up.
+
+    Messages in `named` count as their short mention.
+    """
     return ceil(sum(_shown_tokens(entry, named) for entry in entries) * ratio)
 
 
@@ -459,7 +499,7 @@ def _split_evenly(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLine:
-    """One message in the source text of a summary."""
+    """Message in the source text of a summary; `text` may have several lines."""
 
     seq: int
     author: str
@@ -477,7 +517,9 @@ def render_source(
     """Return the messages as lines `[#12] person: text` below their dates, for a summary request.
 
     Long messages and results are shown by head and tail, those in `named` only mentioned. Secrets and the
-    program's own additions are removed, and no text can imitate such a line.
+    program's
+    own additions are removed, and no text can imitate such a line. A turn without an answer ends with
+    `NOT_ANSWERED`. `zone` is that of the dates.
     """
     lines: list[str] = []
     date = ""
@@ -496,15 +538,19 @@ def render_source(
 
 
 def whole_tokens(entry: Entry) -> int:
-    """Return the tokens of a whole message; an entry of a long one stores only those of the part that
-    requests show.
+    """Return the estimated tokens of a whole message.
+
+    An entry of a person's long message stores only the tokens of the part that requests show.
     """
     words = text_of(entry.blocks) if entry.author == "person" else ""
     return entry.tokens if len(words) <= LONG_CHARS else max(entry.tokens, estimate_by_script(words))
 
 
 def render_message_name(entry: Entry) -> str:
-    """Return the line for a message that is too long to read: its time, size and beginning."""
+    """Return the line for a message that is too long to read:
+
+    its size, time in UTC and first twelve words.
+    """
     words = redact(_without_injections(text_of(entry.blocks)[:_BEGINNING_CHARS])).split()
     beginning = _escape_line(" ".join(words[:_FIRST_WORDS])).replace('"', "'").strip()
     return (
@@ -514,7 +560,7 @@ def render_message_name(entry: Entry) -> str:
 
 
 def source_lines(source_text: str) -> tuple[SourceLine, ...]:
-    """Return the messages in a text that `render_source` made."""
+    """Return the messages in a text that `render_source` made, in order."""
     found: list[SourceLine] = []
     for line in source_text.splitlines():
         if match := _LINE.match(line):
@@ -526,12 +572,14 @@ def source_lines(source_text: str) -> tuple[SourceLine, ...]:
 
 
 def source_dates(source_text: str) -> tuple[str, ...]:
-    """Return the ISO dates in a text that `render_source` made."""
+    """Return the ISO dates in a text that `render_source` made, in order."""
     return tuple(match[1] for line in source_text.splitlines() if (match := _DATE.match(line)))
 
 
 def source_words(source_text: str) -> str:
-    """Return the message texts of a text that `render_source` made, without dates, numbers and authors."""
+    """Return the texts of the messages in a text that `render_source` made, one per line, without dates
+    and authors.
+    """
     return "\n".join(line.text for line in source_lines(source_text))
 
 

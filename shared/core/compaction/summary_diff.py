@@ -12,6 +12,7 @@ from shared.core.session.ledger import Ledger, LedgerItem
 from shared.core.values.identifiers import identifiers_of
 
 Change = Literal["same", "added", "removed"]
+"""Changes of a line."""
 SAID_SHARE = 0.6
 """Share of a fact's words that a summary must have to count as stating it."""
 _WORD = re.compile(r"\w{3,}")
@@ -29,7 +30,10 @@ class DiffLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemChange:
-    """Change of one item between two ledgers."""
+    """Change of one item between two ledgers; `text` is its newest text.
+
+    `former` is the text before a change, `reason` that of closing; both are empty otherwise.
+    """
 
     id: str
     kind: str
@@ -47,13 +51,13 @@ class SummaryDiff:
     lines: tuple[DiffLine, ...]
     items: tuple[ItemChange, ...]
     kept: int
-    """Number of open items that are new in neither text nor state."""
+    """Number of open items that are unchanged since the former ledger."""
     unsaid: tuple[LedgerItem, ...]
     """Open items of the ledger that the summary text does not state."""
 
 
 def compare(former: Ledger, former_text: str, ledger: Ledger, text: str) -> SummaryDiff:
-    """Return the differences between the former summary and the new one."""
+    """Return the differences between the former summary and the new one, each given as ledger and text."""
     changes = tuple(_item_changes(former, ledger))
     open_items = [item for item in ledger.items if item.closed is None]
     touched = {change.id for change in changes}
@@ -66,7 +70,10 @@ def compare(former: Ledger, former_text: str, ledger: Ledger, text: str) -> Summ
 
 
 def changed_lines(before: str, after: str) -> Iterable[DiffLine]:
-    """Return the sentences of two texts as unchanged, removed or added, in reading order."""
+    """Return the sentences of two texts, in the order of `after`, each marked as unchanged, removed or added.
+
+    Removed sentences come before the added ones that replace them.
+    """
     return compare_lines(_sentences(before), _sentences(after))
 
 
@@ -85,8 +92,9 @@ def compare_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffLine]:
 
 
 def says(text: str, fact: str) -> bool:
-    """Return whether a text states a fact: it has all its identifiers and at least `SAID_SHARE`
-    of its words.
+    """Return whether a text states a fact: literally, or by all its identifiers and 60 percent of its words.
+
+    Case does not count.
     """
     low = text.casefold()
     if fact.strip().casefold() in low:

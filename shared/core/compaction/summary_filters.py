@@ -75,6 +75,7 @@ _FEW_LETTERS = 20
 _CLEAR_SHARE = 0.7
 _FIRST_YEAR, _LAST_YEAR = 2015, 2100
 SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+|\n+")
+"""Pattern of the gaps between sentences, by which texts are split."""
 _REFUSAL = re.compile(
     r"\W*+(?:I(?:'m| am) (?:sorry|unable|not able)|sorry\b|I (?:cannot|can['’]t|won['’]t|must decline)"
     r" (?:help|assist|do|comply|summari[sz]e|provide|create|write)"
@@ -120,7 +121,9 @@ _AROUND = " \t#*_`\"'“”„«»‘’.…"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """Source text and former ledger, indexed to check whether facts occur in them."""
+    """Words, numbers and dates of the source text and the former ledger, to check whether facts occur in
+    them.
+    """
 
     text: str
     numbers: frozenset[str]
@@ -132,6 +135,7 @@ class Ground:
     @classmethod
     def of(cls, source_text: str, former: Ledger) -> Ground:
         # Only texts count: line numbers and cited sources are the program's.
+        """Return the index of a source text, made by `render_source`, and the texts of a former ledger."""
         former_texts = (former.narrative, *(item.text for item in former.items), *former.identifiers)
         known = "\n".join((source_words(source_text), *former_texts))
         plain = _normalise_text(known)
@@ -144,7 +148,13 @@ class Ground:
         )
 
     def missing(self, text: str) -> tuple[str, ...]:
-        """Return the exact facts of a text, such as numbers, names and quotations, that the source lacks."""
+        """Return the exact facts of a text that the source lacks, as written: addresses, quotations, numbers,
+        dates, names.
+
+        Dates within 31 days of a day of the conversation are accepted, since they may be computed. Names of
+        German texts
+        are not checked.
+        """
         addresses = [m[0] for pattern in (URL, EMAIL) for m in pattern.finditer(text)]
         for address in addresses:
             text = text.replace(address, " ")
@@ -199,8 +209,9 @@ class Ground:
 
 
 def script_of(text: str) -> str | None:
-    """Return the script in which most letters are, such as "Latin"; None with few letters or
-    mixed scripts.
+    """Return the script of at least 70 percent of a text's letters, such as "Latin".
+
+    None if no script has so large a share, or if the text has fewer than 20 letters.
     """
     counts = Counter({name: len(pattern.findall(text)) for name, pattern in _SCRIPTS})
     if counts["Kana"]:
@@ -268,8 +279,9 @@ def _named_dates(text: str, month: str, number: int) -> list[tuple[str, str]]:
 
 
 def text_fault(text: str, ground: Ground) -> str | None:
-    """Return why a summary must not contain the text, such as a secret or an unsupported fact; None if it
-    may.
+    """Return, in English, why a summary must not contain the text; None if it may.
+
+    Checked in order: a secret, orders to a model, text of our own prompts, and a fact that `ground` lacks.
     """
     if holds_secret(text):
         return "holds a secret"
@@ -302,13 +314,14 @@ def may_be_quoted(text: str) -> bool:
 
 
 def language_of_source(source_text: str) -> str | None:
-    """Return the language of the source text; None if unclear."""
+    """Return the English name of the language of a source text that `render_source` made; None if unclear."""
     return language_of(source_words(source_text), least=_CLEAR_LANGUAGE)
 
 
 def language_fault(summary: str, source_text: str) -> str | None:
-    """Return the fault of a summary in another script or language than its source; None if equal
-    or unclear.
+    """Return, in English, the fault of a summary in another script or language than its source.
+
+    None if they are the same, or one of them is unclear.
     """
     source_script, summary_script = script_of(source_text), script_of(summary)
     if source_script and summary_script and source_script != summary_script:
@@ -321,15 +334,19 @@ def language_fault(summary: str, source_text: str) -> str | None:
 
 
 def split_title(text: str) -> tuple[str, str]:
-    """Return the title in the first line of a summary text, and the rest; the title is empty if there is
-    none.
+    """Return the title in a first line `Title: …` of a summary text, and the text after it.
+
+    Without such a line the title is empty, and the text is whole.
     """
     found = _FIRST_LINE.match(text)
     return (found[1], text[found.end() :]) if found else ("", text)
 
 
 def check_title(raw: str, source_text: str, former: Ledger) -> str:
-    """Return the title as it may be shown; empty if it is unusable or not supported by source and former
+    """Return a model's title as it may be shown, at most 60 characters.
+
+    Empty if it is blank, a refusal, in another language than the source, or not supported by source and
+    former
     ledger.
     """
     told = strip_invisible(" ".join(raw[:_RAW_CHARS].split())).strip(_AROUND)

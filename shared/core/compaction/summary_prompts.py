@@ -21,6 +21,7 @@ from shared.core.session.summary_strategy import SummaryForm
 from shared.core.values.money import Prices
 
 Way = Literal["cheap", "warm"]
+"""Ways of writing a summary: by the summary model, or by the chat model after its cached chat."""
 SAVED_SHARE = 0.1
 """Share of the price of hidden turns and summary that a second model must save to be used."""
 _WRITTEN_FACTOR = 1.25
@@ -29,7 +30,11 @@ _WRITTEN_FACTOR = 1.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """Token counts and cache times that decide which model writes a summary for less."""
+    """Token counts and cache times that decide which model writes a summary for less.
+
+    `cache_age_seconds` is the time since the last request, `cache_seconds` how long the provider keeps its
+    cache.
+    """
 
     prefix_tokens: int
     """Tokens of the last chat request, which the provider may have cached."""
@@ -46,7 +51,7 @@ class Costs:
 def cheaper_way(costs: Costs, *, cheap: Prices | None, chat: Prices | None) -> Way:
     """Return `warm` if the chat model writes the summary for less, else `cheap` for the summary model.
 
-    Returns `cheap` if a price is unknown (None).
+    `cheap` and `chat` are the prices of the two models; returns `cheap` if one is unknown (None).
     """
     if cheap is None or chat is None:
         return "cheap"
@@ -62,10 +67,14 @@ def cheaper_way(costs: Costs, *, cheap: Prices | None, chat: Prices | None) -> W
 
 
 def saves_together(costs: Costs, *, writer: Prices | None, chat: Prices | None, same: bool) -> bool:
-    """Return whether one request to the chat model for notes and summary costs less than two requests.
+    """Return whether one request to the chat model for notes and summary is to be made instead of two
+    requests.
 
     A second model must save more than a tenth of the price of hidden turns and summary to be preferred.
-    `same` says that the chat model is the only writer. Returns False if a price is unknown (None).
+    `writer` and
+    `chat` are the prices of the two models; returns False if one is unknown (None). `same` says that the chat
+    model
+    is the only writer.
     """
     if same:
         return _WRITTEN_FACTOR * costs.instruction_tokens < costs.source_tokens
@@ -114,10 +123,14 @@ def summary_request(
     most_words: int = 0,
     titled: bool = False,
 ) -> tuple[str, str]:
-    """Return system and user text of a request for a summary: ledger changes as JSON, or text of a form.
+    """Return system and user text of a separate request for a summary: ledger changes as JSON, or text of a
+    form.
 
-    `language` is an IETF tag, None for the main language of the transcript; `most_words` is the limit in
-    words, 0 for none; `titled` also requests a title. Foreign text is fenced by tags that it cannot contain.
+    `focus` is what the person wants stressed, None or empty for nothing. `language` is an IETF tag, None for
+    the main
+    language of the transcript; `most_words` is the limit in words, 0 for none; `titled` also requests a
+    title.
+    Foreign text is fenced by tags that it cannot contain.
     """
     shape = form_of(form)
     fence = _fence(source_text, focus or "")
@@ -143,7 +156,8 @@ def merge_request(
 ) -> tuple[str, str]:
     """Return system and user text that request one summary made from the summaries of neighbouring ranges.
 
-    Parameters are those of `summary_request`.
+    For the form `ledger`, `joined` is sent; for text forms, `parts`. Other parameters are those of
+    `summary_request`.
     """
     shape = form_of(form)
     fence = _fence(*parts, focus or "")
@@ -166,10 +180,11 @@ def warm_instruction(
     with_notes: bool = False,
     titled: bool = False,
 ) -> str:
-    """Return the user message that requests a summary after the unchanged chat.
+    """Return the user message that requests a summary after the unchanged chat, from the chat model.
 
     The chat above already shows messages and former summary, so the message lists only numbers and
-    beginnings. `titled` also requests a title, `with_notes` memory notes.
+    beginnings.
+    `with_notes` also requests memory notes; other parameters are those of `summary_request`.
     """
     shape = form_of(form)
     fence = _fence(source_text, focus or "")
@@ -197,8 +212,9 @@ else. Use only what the transcript and the former record say. If you cannot writ
 
 
 def as_lines_request(request: str, *, titled: bool = False) -> str:
-    """Return a request of `summary_request` changed to ask for lines instead of JSON; `titled` also requests
-    a title.
+    """Return the user text of a ledger request, changed to ask for lines instead of JSON.
+
+    `titled` also requests a title.
     """
     told = f"{request}\n\nDo not write JSON. Instead, {LINES}"
     return f"{told}\n{TITLE_LINE}" if titled else told
@@ -206,7 +222,10 @@ def as_lines_request(request: str, *, titled: bool = False) -> str:
 
 @cache
 def own_sentences() -> frozenset[str]:
-    """Return the sentences of our own summary prompts; an answer that repeats them has no content."""
+    """Return the sentences of our own summary prompts, in lower case without punctuation.
+
+    An answer that repeats them has no content.
+    """
     asked = [
         text
         for form in get_args(SummaryForm)
@@ -221,7 +240,9 @@ def own_sentences() -> frozenset[str]:
 
 
 def is_own_sentence(text: str) -> bool:
-    """Return whether a text is a sentence of the program's own summary prompts."""
+    """Return whether a text is a sentence of the program's own summary prompts, but for case and
+    punctuation.
+    """
     return _join_words(text) in own_sentences()
 
 
@@ -304,11 +325,13 @@ def _join_words(text: str) -> str:
 
 
 ITEM_WORDS = 40
+"""Most words of an item that the prompt allows."""
 _WORDS_PER_ITEM, _LEAST_ITEMS = 18, 5
 """Average words of an item with its numbers, and the fewest items that are allowed."""
 _WORDS_BESIDE = 60
 """Words that the program adds to a summary: headings, exact names and hints."""
 END_OF_TEXT = "Answer with the summary alone."
+"""Last sentence of a request for a summary in text form."""
 
 _PAIR = {"type": "string"}
 SUMMARY_SCHEMA: Mapping[str, Any] = {
@@ -366,6 +389,7 @@ WARM = """\
 The older messages of the conversation above will be hidden, and your record will take their place. They are \
 listed below by number and first words: this is the transcript. An answer that is not listed has the number \
 after its message. Later messages stay visible and are not part of your task."""
+"""First paragraph of a request for a summary after the chat."""
 LINES = """\
 write lines of these forms, and nothing else:
 narrative: where the conversation stands
@@ -374,15 +398,19 @@ replace ID: the new text of an item in the former record
 close ID: why this item no longer matters"""
 """Instruction for models that cannot write JSON."""
 TITLE_LINE = f"title: {_TITLE}"
+"""Line that `LINES` gains if a title is also requested."""
 FORMER_ABOVE = "The former record is the summary at the beginning. Its items, by id and first words:"
+"""Sentence before the ids of items whose texts the chat above shows."""
 MERGING = """\
 The parts summarise neighbouring stretches of one conversation, oldest first. Merge them into one summary: \
 say each thing once, and where they disagree, follow the later part."""
+"""Instruction to merge several summaries in text form."""
 
 
 def rules(form: Form, language: str | None) -> str:
-    """Return the system text for a summary of this form; `language` None leaves the language to the
-    transcript.
+    """Return the system text for writing a summary of this form.
+
+    `language` is an IETF tag; None takes the main language of the transcript.
     """
     match form.name:
         case "ledger":
@@ -458,10 +486,12 @@ _TEXT_RULES = f"{_MATERIAL.format(former='an earlier summary')}\n{_EXACTLY}"
 def describe_form(
     form: Form, former: Ledger, most_words: int, *, notes: str = "", titled: bool = False
 ) -> str:
-    """Return the instruction that describes the form of a summary.
+    """Return the instruction at the end of a request that describes the form of the answer.
 
-    `most_words` is its limit in words, 0 for none. `notes` are rules for notes in the same answer; `titled`
-    also requests a title.
+    `most_words` is its limit in words, 0 for none. `notes` are rules for notes in the same answer, which only
+    the
+    ledger has; `titled` also requests a title. `former` is the summary that the answer continues, perhaps
+    empty.
     """
     length = f"Use at most {most_words} words. " if most_words else ""
     begun = bool(former.items or former.sections or former.narrative)

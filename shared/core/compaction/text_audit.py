@@ -35,6 +35,7 @@ from shared.core.values.secrets_filter import holds_secret
 from shared.core.values.tokens import Count
 
 CARRIED = "carried on in the text"
+"""Reason with which items are closed once a summary in text form states them."""
 _KEPT_BESIDE = frozenset({"constraint", "question"})
 """Kinds of items that are kept next to a text until the text states them."""
 _FAR_TOO_LONG = 2
@@ -43,7 +44,11 @@ _LIST_MARK = re.compile(r"^(\s*(?:[-*•]|\d{1,3}[.)])\s+)(.*)$")
 
 
 def read_text(text: str, form: Form) -> tuple[Section, ...] | Unreadable:
-    """Return the sections of a model's answer in text form; Unreadable, with the reason, if it has none."""
+    """Return the sections of a model's answer in text form.
+
+    Returns Unreadable, with the reason, if it is empty, JSON or a refusal, or has none of the form's
+    headings.
+    """
     text = _strip_fence(text.strip())
     if not text or is_blank(text):
         return Unreadable(reason="the answer is empty")
@@ -69,7 +74,11 @@ def audit_text(
     limit: int = SUMMARY_TOKENS,
 ) -> AuditVerdict:
     """Return the audit of a summary in text form; its ledger has the checked text and the items kept next to
-    it. `limit` is the most tokens of the text.
+    it.
+
+    Sentences with a fault are removed, which is a soft fault. `limit` is the most tokens of text and items; a
+    text up
+    to twice as long is cut, and `too_long` then says so.
     """
     lines = source_lines(source_text)
     ground = Ground.of(source_text, convert_to_ledger(former))

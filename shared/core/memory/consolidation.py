@@ -20,7 +20,12 @@ _WEIGHT: dict[Authority, int] = {"tool": 0, "assistant": 1, "operator": 2, "pers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveNote:
-    """Note as the tidying compares it; `gist` holds hashes of its words."""
+    """Note as the tidying compares it; `gist` holds hashes of its words.
+
+    `scope` is the person's agent; notes of different scopes are never compared. `expired` is True if the note
+    is
+    marked already.
+    """
 
     id: int
     scope: str
@@ -34,7 +39,10 @@ class LiveNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TidyPlan:
-    """Notes to drop as duplicates or to mark as expired, by id."""
+    """Plan of one night:
+
+    notes to drop as duplicates, and notes to mark as expired, by id. It is carried out elsewhere.
+    """
 
     doubles: tuple[tuple[int, int], ...] = ()
     """Pairs of a duplicate note and the note that replaces it."""
@@ -44,9 +52,11 @@ class TidyPlan:
 
 
 def plan_tidying(notes: Sequence[LiveNote], *, today: date) -> TidyPlan:
-    """Return which notes are duplicates of another in their scope, and which are outdated on `today`.
+    """Return which notes are duplicates of another in their scope, and which are newly outdated on `today`.
 
-    If the duplicates are more than a quarter of the notes, none is dropped, and `refused` is their number.
+    Of two nearly equal notes, the one of more authority stays, else the newer one. If the duplicates are more
+    than a
+    quarter of the notes, none is dropped, and `refused` is their number.
     """
     doubles: list[tuple[int, int]] = []
     scopes: dict[str, list[LiveNote]] = defaultdict(list)
@@ -61,10 +71,9 @@ def plan_tidying(notes: Sequence[LiveNote], *, today: date) -> TidyPlan:
 
 
 def is_past(note: LiveNote, today: date) -> bool:
-    """Return whether an ephemeral note is outdated: its day, month or year is over, or 14 days without a
-    date.
+    """Return whether an ephemeral note is outdated on `today`: the day, month or year that it names is over.
 
-    Other notes are never outdated.
+    A note without a date is outdated 14 days after it was observed. Other notes are never outdated.
     """
     if note.durability != "ephemeral":
         return False

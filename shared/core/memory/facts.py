@@ -25,29 +25,33 @@ LEAST_OF_BEST = 0.5
 SAME_SUBJECT = 0.5
 """Share of the shorter text's words that two texts on the same subject must share."""
 STEM_CHARS = 5
+"""Letters of a word by which its forms are compared."""
 MAX_CACHED_STEMS = 4_096
 """Most texts whose stems a process caches; those of about ten conversations."""
 _LEAST_CHARS = 4
 
 
 class CitedFact(NamedTuple):
-    """Ledger item that cites a message, compared with a question."""
+    """Ledger item that cites a message, compared with a question; `stems` are those of its text."""
 
     score: float
-    """How well the item fits the question, 0 to 1."""
+    """Fit to the question, 0 to 1, where 1 is the best of the items."""
     stems: frozenset[str]
 
     def weigh(self, passage: str) -> float:
-        """Return the item's score for a passage of the cited message; more shared words give a
-        higher score.
+        """Return the item's score for a passage of the cited message, at most `score`.
+
+        The more of the item's words the passage has, the higher it is.
         """
         return self.score * (1 + len(self.stems & stems_of(passage))) / (1 + len(self.stems))
 
 
 def find_cited(ledger: Ledger, question: Question) -> Mapping[int, CitedFact]:
-    """Return, by message `seq`, the ledger item that cites it and fits the question best.
+    """Return, by message `seq`, the ledger item that cites it and fits the question best; empty if none fits.
 
-    Only open items with a source count. The rarer a word is among the items, the more it counts.
+    Only the newest 400 open items with a source and two words of the question count. The rarer a word is
+    among the
+    items, the more it counts. At most 24 messages are returned.
     """
     items = [item for item in ledger.items if item.closed is None and item.sources][-ITEMS_LOOKED_AT:]
     asked = stems_of(" ".join(question.words))
@@ -77,7 +81,7 @@ def _by_score(scored: tuple[float, object]) -> float:
 def is_same_subject(one: str, other: str) -> bool:
     """Return whether two texts say different things about the same subject.
 
-    They share at least `LEAST_WORDS` words and half of the shorter text's, and each has another word.
+    They share at least two words and half of the shorter text's, and each has a word that the other lacks.
     """
     here, there = stems_of(one), stems_of(other)
     shared = len(here & there)
@@ -88,8 +92,9 @@ def is_same_subject(one: str, other: str) -> bool:
 
 @ttl_cache(MAX_CACHED_STEMS)
 def stems_of(text: str) -> frozenset[str]:
-    """Return the first five letters of each word of four or more; numbers and pairs of characters
-    stay whole.
+    """Return the first five letters of each word of four or more, in lower case.
+
+    Words with digits stay whole, as do pairs of characters in scripts without blanks.
     """
     return frozenset(_stems(words_of(text)))
 

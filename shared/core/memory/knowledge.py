@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 PASSAGE_WORDS = 300
+"""Most words of a passage, which are at least one per eight characters."""
 _WORD_CHARS = 8
 """Characters that count as one word in scripts without blanks."""
 _PATH = " › "
@@ -24,7 +25,9 @@ _HEADING_CHARS = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """Part of a file that is understood alone; `heading` is its path, such as `Returns › Deadlines`."""
+    """Part of a file that is understood alone; `heading` says where it stands, such as `Returns ›
+    Deadlines`.
+    """
 
     heading: str
     text: str
@@ -32,7 +35,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeHit:
-    """Passage that matches a search, and the file that contains it."""
+    """Passage that matches a search, and the path of its file; `place` is its number within the file."""
 
     path: str
     place: int
@@ -46,9 +49,11 @@ def _title(heading: str) -> str:
 
 
 def split_markdown(text: str) -> tuple[Passage, ...]:
-    """Return the passages of a Markdown text, split at headings; a heading includes those above it.
+    """Return the passages of a Markdown text in order, split at headings; a heading includes those above it.
 
-    Text before the first heading has an empty one. Headings in code blocks do not count.
+    Text before the first heading has an empty one. Headings in code blocks do not count. A section of more
+    than 300
+    words gives several passages.
     """
     passages: list[Passage] = []
     way: list[tuple[int, str]] = []
@@ -69,7 +74,10 @@ def split_markdown(text: str) -> tuple[Passage, ...]:
 
 
 def split_text(text: str) -> tuple[Passage, ...]:
-    """Return the passages of a plain text, of whole paragraphs if possible; the heading names the lines."""
+    """Return the passages of a plain text in order, of whole paragraphs if possible.
+
+    The heading names the lines, such as `lines 3–9`.
+    """
     passages: list[Passage] = []
     for paragraphs in _pack(_number_paragraphs(text)):
         first, last = paragraphs[0][0], paragraphs[-1][1]
@@ -81,7 +89,7 @@ def split_text(text: str) -> tuple[Passage, ...]:
 def split_csv(text: str) -> tuple[Passage, ...]:
     """Return the passages of a CSV table, with rows written as `column: value` by the names in the first row.
 
-    Raises ValueError for text that is no CSV table.
+    The heading names the rows, such as `rows 2–40`. Raises ValueError for text that is no CSV table.
     """
     try:
         rows = list(csv.reader(io.StringIO(text), delimiter=_delimiter(text), strict=True))
@@ -100,7 +108,9 @@ def split_csv(text: str) -> tuple[Passage, ...]:
 
 
 def split_pages(pages: Sequence[str]) -> tuple[Passage, ...]:
-    """Return the passages of a document's pages; the heading is the page number."""
+    """Return the passages of a document's pages in order; the heading is the page number, such as `page
+    2`.
+    """
     return tuple(
         Passage(heading=f"page {number}", text=part)
         for number, page in enumerate(pages, 1)

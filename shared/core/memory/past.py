@@ -10,6 +10,7 @@ from typing import Literal
 from shared.core.values.errors import BadInput
 
 PastSource = Literal["telegram", "chatgpt", "claude", "whatsapp"]
+"""Programs whose exports can be imported."""
 
 SummariesState = Literal["off", "due", "done", "capped", "stopped"]
 """State of an import's summaries.
@@ -29,11 +30,15 @@ PAUSE = timedelta(hours=1)
 MOST_CHATS = 10_000
 """Most conversations of an export that are counted."""
 CUT = "…"
+"""Sign at the end of a shortened text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastMessage:
-    """Message of an exported chat; `speaker` is empty for the person and for an assistant."""
+    """Message of an exported chat; `speaker` is empty for the person and for an assistant.
+
+    Others are named, as in a group.
+    """
 
     text: str
     at: datetime
@@ -62,7 +67,10 @@ class PastTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastImport:
-    """Import of one export file; `id` is the public id of the conversation it fills."""
+    """Import of one export file; `id` is the public id of the archived conversation that it fills.
+
+    `is_whole` is True once all messages are stored.
+    """
 
     id: str
     session_id: int
@@ -87,9 +95,11 @@ class PastImport:
 
 
 def group_turns(messages: Iterable[PastMessage]) -> Iterator[PastTurn]:
-    """Yield the messages grouped into turns, each turn as soon as it is complete.
+    """Yield the messages, which are in order of time, grouped into turns, each as soon as it is complete.
 
-    Starting again at the first message of any turn gives the same turns.
+    A turn ends with the assistant's answer, with a pause of an hour, or after 20 messages. Starting again at
+    the first
+    message of any turn gives the same turns.
     """
     waiting: list[PastMessage] = []
     for message in messages:
@@ -131,15 +141,22 @@ def _line(message: PastMessage) -> str:
 
 
 def cut(text: str) -> str:
-    """Return a text as the database accepts it: without NUL and lone surrogates, at most `MOST_CHARS`
-    characters.
+    """Return a text as the database accepts it, without outer blanks, at most 20,000 characters.
+
+    NUL is removed, and lone surrogates become question marks; a shortened text ends with an ellipsis.
     """
     plain = text[: MOST_CHARS + 1].replace("\0", "").encode("utf-8", "replace").decode().strip()
     return plain if len(plain) <= MOST_CHARS else f"{plain[: MOST_CHARS - 1]}{CUT}"
 
 
 FileState = Literal["receiving", "looking", "ready", "importing", "done", "failed"]
+"""States of an uploaded export.
+
+`receiving`: the upload runs; `looking`: a worker counts its messages; `ready`: waits for the person's start;
+`importing`, `done` and `failed`.
+"""
 FileError = Literal["unknown_kind", "unreadable", "packed_too_large", "locked", "empty"]
+"""Reasons why an uploaded export cannot be imported."""
 MOST_FILE_BYTES = 256 * 2**20
 """Most bytes of an uploaded export; a chat of ten years without media has about 100 MB."""
 MOST_UNPACKED_BYTES = 2**30
@@ -151,7 +168,7 @@ MOST_FILES = 16
 
 
 class ImportRefused(BadInput):
-    """An uploaded export cannot be imported; `error` says why to programs."""
+    """Uploaded export that cannot be imported; `error` is the reason as a key."""
 
     sentence = "An uploaded export cannot be imported; `error` says why to programs."
 
@@ -162,8 +179,9 @@ class ImportRefused(BadInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPast:
-    """Content of an export before its import: number of messages and conversations, and first and
-    last time.
+    """Content of an export before its import: numbers of messages and conversations, and first and last time.
+
+    Times are None if there is no message.
     """
 
     source: PastSource
@@ -175,7 +193,12 @@ class FoundPast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportFile:
-    """Uploaded export of a person, with the progress of its upload and import."""
+    """Uploaded export of a person, with the progress of its upload and import.
+
+    `size` and `received` are bytes. `me` is the person's name in the export, empty until it is chosen;
+    `error` is
+    empty unless it failed.
+    """
 
     id: int
     public_id: str
@@ -197,7 +220,7 @@ def look_through(source: PastSource, messages: Iterable[PastMessage]) -> FoundPa
     """Return the number of messages and conversations in an export, and its time span, without storing
     anything.
 
-    Stops after `MOST_MESSAGES` messages and counts at most `MOST_CHATS` conversations.
+    Stops after a million messages and counts at most 10,000 conversations.
     """
     number, threads = 0, set[str]()
     first: datetime | None = None

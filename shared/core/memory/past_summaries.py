@@ -56,7 +56,7 @@ class TurnSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportSpending:
-    """Cost of an import's summaries so far, in micro-dollars and tokens."""
+    """Cost of an import's summaries so far: micro-dollars of priced calls, and tokens of all calls."""
 
     micro: int = 0
     input_tokens: int = 0
@@ -65,7 +65,10 @@ class ImportSpending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportToSummarise:
-    """Import with the progress of its summaries."""
+    """Import with the progress of its summaries, as a worker loads it.
+
+    `searchable_turns` is the number of turns that recall can find already.
+    """
 
     session_id: int
     contact_id: int
@@ -83,7 +86,10 @@ class ImportToSummarise:
 
     @property
     def candidates(self) -> tuple[int, int]:
-        """First and last turn that the next range may cover; the first exceeds the last if none is left."""
+        """Numbers of the first and last turn that the next range may cover, at most 400 turns.
+
+        The first exceeds the last if none is left. Newest turns come first.
+        """
         if self.is_newest_first:
             return self.covered + 1, min(self.turns, self.covered + RANGE_TURNS)
         through = self.turns - self.covered
@@ -92,7 +98,7 @@ class ImportToSummarise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportBudget:
-    """Money and tokens that the summaries of one import may cost."""
+    """Micro-dollars and tokens that the summaries of one import may cost."""
 
     micro: int
     visitor_micro: int
@@ -106,8 +112,9 @@ class ImportBudget:
     ) -> bool:
         """Return whether the worst case of these calls fits into the budget, after what was spent.
 
-        Each call is its input tokens, output tokens, and prices (None if unknown). `anonymous` uses the
-        budget of a visitor.
+        Each call is its input tokens, output tokens, and prices (None if unknown); with an unknown price the
+        limit of
+        tokens applies, too. `anonymous` uses the budget of a visitor.
         """
         micro = spent.micro
         tokens = spent.input_tokens + self.output_weight * spent.output_tokens
@@ -122,7 +129,7 @@ class ImportBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryPassage:
-    """Passage of a summary that recall can find, with the message that it cites."""
+    """Passage of a summary that recall can find, with `seq` and `turn` of the message that it cites."""
 
     seq: int
     turn: int
@@ -134,7 +141,7 @@ class SummaryPassage:
 def budget_of(caps: Caps, *, day_tokens: int, output_weight: int) -> ImportBudget:
     """Return the budget of one import: a quarter of the smallest daily cap that applies to its person.
 
-    `day_tokens` limits tokens of models without a price.
+    `day_tokens` is the daily limit of tokens for models without a price, of which it also gets a quarter.
     """
     return ImportBudget(
         micro=_share(caps.total, caps.person, caps.session),
@@ -149,10 +156,11 @@ def _share(*caps: int | None) -> int:
 
 
 def choose_range(turns: Sequence[TurnSize]) -> int:
-    """Return how many of the first turns one summary covers: at most `RANGE_TOKENS` tokens, but at least one
-    turn.
+    """Return how many of the first turns one summary covers; 0 without turns.
 
-    The range ends with a conversation if one ends in its second half.
+    They have at most 12,000 tokens, except for a single larger turn. The range ends with a conversation if
+    one ends in
+    its second half.
     """
     size, taken = 0, 0
     for turn in turns:
@@ -173,7 +181,7 @@ def choose_range(turns: Sequence[TurnSize]) -> int:
 
 
 def measure_turns(entries: Iterable[Entry]) -> tuple[TurnSize, ...]:
-    """Return the size of each turn, in the order of the entries."""
+    """Return the estimated tokens of each turn, in the order of the entries."""
     sizes: dict[int, TurnSize] = {}
     for entry in entries:
         former = sizes.get(entry.turn)
@@ -183,9 +191,9 @@ def measure_turns(entries: Iterable[Entry]) -> tuple[TurnSize, ...]:
 
 
 def plan_range(entries: tuple[Entry, ...], *, window: int, factor: float, zone: tzinfo) -> CompactionPlan:
-    """Return the plan of a separate summary of these entries, for a model with this window.
+    """Return the plan of a summary of these entries alone, for a model with a window of `window` tokens.
 
-    `factor` is the model's tokens per estimated token.
+    `factor` is the model's tokens per estimated token. Raises ValueError without entries.
     """
     most = min(SUMMARY_TOKENS, window // 4)
     named = find_oversized(entries, window, factor)
@@ -213,7 +221,7 @@ def plan_range(entries: tuple[Entry, ...], *, window: int, factor: float, zone: 
 def estimate_calls(
     plan: CompactionPlan, *, window: int, most_output: int, factor: float
 ) -> tuple[tuple[int, int], ...]:
-    """Return the most input and output tokens of each portion's call, as pairs.
+    """Return pairs of the most input and output tokens of each portion's call, in order.
 
     `most_output` is the model's longest answer, `factor` its tokens per estimated token.
     """
@@ -223,8 +231,9 @@ def estimate_calls(
 
 
 def make_passages(ledger: Ledger, entries: Sequence[Entry]) -> tuple[SummaryPassage, ...]:
-    """Return the passages of a summary: its text, then its open items, each with the message that
-    it cites.
+    """Return the passages of a summary: its text, then its open items, each with the message that it cites.
+
+    The text, and items without a source among `entries`, cite the first entry.
     """
     by_seq = {entry.seq: entry for entry in entries}
     texts = [(entries[0], text) for text in pieces(ledger.narrative)]
@@ -239,5 +248,5 @@ def make_passages(ledger: Ledger, entries: Sequence[Entry]) -> tuple[SummaryPass
 
 
 def with_counted_tokens(entries: Iterable[Entry], count: Callable[[Entry], int]) -> tuple[Entry, ...]:
-    """Return the entries with their stored estimates replaced by counted tokens."""
+    """Return copies of the entries with `tokens` set to the result of `count`; nothing is stored."""
     return tuple(replace(entry, tokens=count(entry)) for entry in entries)
