@@ -11,10 +11,11 @@ from shared.core.values.errors import BadInput
 RAW = "args"
 """Name of the argument with the whole typed text; every command accepts it instead of named arguments."""
 TEXT_CHARS = 2_000
+"""Most characters of the text after a command."""
 
 
 class BadArguments(BadInput):
-    """The words behind a command cannot be used."""
+    """Arguments of a command that it cannot use; `advice` says which and why."""
 
     sentence = "The words behind a command cannot be used."
     code = "bad_arguments"
@@ -25,7 +26,10 @@ class BadArguments(BadInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """Argument of a command."""
+    """Argument of a command, by which named values are checked.
+
+    `most_chars` bounds a text; `one_of` lists its allowed values, empty for any text.
+    """
 
     name: str
     kind: Literal["text", "flag", "number"] = "text"
@@ -43,7 +47,7 @@ class Argument:
         return " or ".join(self.one_of) or self.typed.format(f"<{self.name}>")
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the argument."""
+        """Return the JSON schema of the argument's value."""
         match self.kind:
             case "flag":
                 return {"type": "boolean"}
@@ -76,9 +80,10 @@ def render_arguments(command: str, arguments: Sequence[Argument], given: Mapping
 
 
 def read_value(argument: Argument, text: str) -> Any:
-    """Return the value of a text typed in a shell: bool for a flag, int for a number, else the text.
+    """Return the value of a text typed in a shell: bool for a flag, int for a number, else the text
+    unchanged.
 
-    An empty flag is True. Raises BadArguments if the text does not fit.
+    An empty flag is True. Raises BadArguments if the text is no flag or number.
     """
     match argument.kind:
         case "flag":

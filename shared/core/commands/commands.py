@@ -12,9 +12,13 @@ from shared.core.values.speech import SPEECH_CHOICES
 from shared.locales import catalogue
 
 Channel = Literal["web", "telegram", "rest"]
+"""Ways to give a command."""
 Audience = Literal["personal", "public"]
+"""Kinds of agents: for its owner, or for the public."""
 Who = Literal["person", "operator"]
+"""Persons to whom a command is offered."""
 CommandSection = Literal["talk", "context", "memory", "manner", "data"]
+"""Sections of help."""
 Members = Literal["everyone", "admins"]
 """Members of a group who may use a command; private chats have no such limit."""
 
@@ -25,7 +29,9 @@ __all__ = [
 ]  # fmt: skip
 
 FOCUS_CHARS = 300
+"""Most characters of the focus of `/compact`."""
 MOST_NEAREST = 3
+"""Most suggestions for a mistyped name."""
 _EVERYWHERE: frozenset[Channel] = frozenset({"web", "telegram", "rest"})
 _PERSONAL: frozenset[Audience] = frozenset({"personal"})
 _ALL_AUDIENCES: frozenset[Audience] = frozenset({"personal", "public"})
@@ -74,18 +80,21 @@ class Command:
         return catalogue("commands", language).say(f"argument_{self.name}_{argument.name}")
 
     def show_example(self, language: str = "") -> str:
-        """Return an example argument; empty for a command without arguments."""
+        """Return an example argument in the language, an IETF tag; empty for a command without arguments."""
         texts, key = catalogue("commands", language), f"example_{self.name}"
         return texts.say(key) if key in texts else self.example
 
     def words(self, given: Mapping[str, Any]) -> str:
-        """Return named arguments as a person would type them. Raises BadArguments."""
+        """Return named arguments as a person would type them after the command's name.
+
+        Raises BadArguments for an unknown name, a missing required value or an invalid value.
+        """
         return render_arguments(self.name, self.arguments, given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactArguments:
-    """Parsed arguments of `/compact`."""
+    """Parsed arguments of `/compact`; `focus` is None if none was typed."""
 
     focus: str | None = None
     force: bool = False
@@ -245,6 +254,7 @@ COMMANDS: tuple[Command, ...] = (
         section="data",
     ),
 )
+"""All commands in the order of help."""
 ONLY_IN_PERSON = frozenset({"link", "unlink"})
 """Commands for the person alone: the code of a `/link` gives access to the conversation.
 
@@ -262,10 +272,11 @@ def commands_for(
     demo: bool = False,
     speaks: bool = False,
 ) -> tuple[Command, ...]:
-    """Return the commands offered to an audience on a channel.
+    """Return the commands offered to an audience on a channel, in the order of help.
 
     `/human` needs `humans`, `/voice` needs `speaks`, and `/sample` needs `demo`. `operator` includes commands
-    for operators.
+    for
+    operators.
     """
     return tuple(
         command
@@ -280,26 +291,32 @@ def commands_for(
 
 
 def command_named(name: str) -> Command | None:
-    """Return the command of this name; None if there is none."""
+    """Return the command of this name, without its slash; None if there is none."""
     return _BY_NAME.get(name)
 
 
 def may_in_group(name: str, *, admin: bool) -> bool:
-    """Return whether a member of a group may use the command there."""
+    """Return whether a member of a group may use the command there; `admin` is True for admins of the group.
+
+    Raises KeyError for an unknown command.
+    """
     return admin or _BY_NAME[name].groups == "everyone"
 
 
 def nearest_commands(name: str, offered: Collection[str]) -> tuple[str, ...]:
-    """Return at most three similar command names, the most likely first."""
+    """Return at most three names among `offered` that are similar to `name`, the most likely first."""
     begun = [known for known in offered if len(name) > 1 and known.startswith(name)]
     return tuple(dict.fromkeys((*begun, *get_close_matches(name, offered))))[:MOST_NEAREST]
 
 
 def compact_arguments(args: str) -> CompactArguments:
-    """Return the parsed arguments of `/compact`. Raises BadArguments for other options and a too long focus.
+    """Return the parsed arguments of `/compact`.
 
     `on` or `off` alone switches automatic summaries; `at` with a number, `max` or `default` chooses the
-    limit. `--force` may stand anywhere; all other words are the focus.
+    limit.
+    `--force` may stand anywhere; all other words are the focus. Raises BadArguments for another option, and
+    for a
+    focus of more than 300 characters.
     """
     words = args.replace("\N{EM DASH}", "--").split()
     if len(words) == 1 and words[0].casefold() in AUTOMATIC:

@@ -24,17 +24,17 @@ _MARKS = re.compile(r"[\\`*_~\[<>#|$&!]")
 
 
 def bullets(lines: Sequence[str]) -> Markdown:
-    """Return lines as a bullet list."""
+    """Return lines as a Markdown bullet list; lines are not escaped."""
     return "\n".join(f"- {line}" for line in lines)
 
 
 def number_lines(lines: Sequence[str], *, first: int = 1) -> Markdown:
-    """Return lines as a numbered list that begins with the number `first`."""
+    """Return lines as a Markdown numbered list that begins with the number `first`; lines are not escaped."""
     return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, first))
 
 
 def excerpt(words: str, *, most: int = EXCERPT_CHARS) -> str:
-    """Return the beginning of a text on one line, escaped, at most `most` characters."""
+    """Return the beginning of a text on one line, at most `most` characters, then escaped for Markdown."""
     line = " ".join(words.split())
     return escape(line if len(line) <= most else line[: most - 1].rstrip() + "…")
 
@@ -45,7 +45,7 @@ def escape(words: str) -> Markdown:
 
 
 def choices(names: Sequence[str]) -> Markdown:
-    """Return names as inline code, separated by commas."""
+    """Return names as inline code, separated by commas, without backticks in them."""
     return ", ".join(f"`{name.replace('`', '')}`" for name in names)
 
 
@@ -62,7 +62,9 @@ def command_help(command: Command, texts: Catalogue) -> Markdown:
 
 
 def did_you_mean(nearest: Sequence[str], texts: Catalogue) -> Markdown:
-    """Return a question that suggests similar commands, or a reference to `/help` if there are none."""
+    """Return a question that suggests the commands in `nearest`, or a reference to `/help` if there are
+    none.
+    """
     if not nearest:
         return texts.say("see_help")
     return texts.say("did_you_mean", commands=texts.either([f"/{name}" for name in nearest]))
@@ -81,7 +83,11 @@ def _note(note: KeptNote, texts: Catalogue) -> Markdown:
 
 
 def group_by_subject(notes: Sequence[KeptNote]) -> tuple[KeptNote, ...]:
-    """Return the notes with those of a shared subject grouped, after notes whose subject is unique."""
+    """Return the notes with those of a shared subject next to each other, after notes whose subject is
+    unique.
+
+    Otherwise their order stays. Case and blanks of subjects do not count.
+    """
     count = Counter(_subject(note) for note in notes)
     first = {_subject(note): at for at, note in reversed([*enumerate(notes)])}
 
@@ -100,10 +106,11 @@ def note_list(
     more: int = 0,
     by_subject: bool = False,
 ) -> Markdown:
-    """Return a titled, numbered list of notes.
+    """Return a titled, numbered list of notes in Markdown.
 
-    `first` is the first number, `more` the number of notes not shown. `by_subject` adds a heading for each
-    subject; the notes must come from `group_by_subject`.
+    `first` is the first number, `more` the number of notes not shown, 0 for none. `by_subject` adds a heading
+    for each
+    subject with several notes; the notes must then come from `group_by_subject`.
     """
     rest = [texts.say("memory_more", count=more)] if more > 0 else []
     if not by_subject:

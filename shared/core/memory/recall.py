@@ -20,12 +20,14 @@ from shared.core.values.tokens import Count
 from shared.core.values.ttl_cache import ttl_cache
 
 Lane = Literal["said", "note", "knowledge"]
+"""Kinds of passages: messages, notes, and the agent's files."""
 
 K1, B = 1.2, 0.4
 """Parameters of BM25: how slowly repeated words stop counting, and how much long passages are penalised."""
 NEIGHBOUR = 0.5
 """Share of its score that a passage adds to a direct neighbour; the second neighbour gets half of it."""
 NEIGHBOURS = 2
+"""Neighbours on each side to which a passage adds a share of its score."""
 NEIGHBOUR_CHARS = 250
 """Characters above which a passage gets less from its neighbours, since its own text says enough."""
 SITTING_PRIOR, SITTING_BEST = 0.15, 3
@@ -107,7 +109,9 @@ CHARS_PER_TOKEN_MOST = 8
 MAX_CACHED_PASSAGES = 2_048
 """Most passages whose cleaned text a process caches; those of about ten conversations, one megabyte."""
 NOTE_MARK = "[note] "
+"""Mark before a recalled note."""
 LATER_NOTE_MARK = "[note, later] "
+"""Mark before a recalled note if an older one on the same subject is shown, too."""
 LATER = ", later"
 """Mark of a passage if an older passage on the same subject is shown, too."""
 LATER_TOKENS = 2
@@ -121,9 +125,9 @@ BEGINS = r"^(([A-Z][a-z]+, )?[0-9]{4}-[0-9]{2}-[0-9]{2}( \([a-z0-9 ]+\))?:|Files
 
 
 class Found(NamedTuple):
-    """Passage that may be worth recalling: a candidate, or a neighbour of one.
+    """Passage that may be worth recalling, as the store found it: a candidate, or a neighbour of one.
 
-    A named tuple, since a question has hundreds and a dataclass takes ten times longer to make.
+    It is a named tuple, since a question has hundreds and a dataclass takes ten times longer to make.
     """
 
     lane: Lane
@@ -138,16 +142,21 @@ class Found(NamedTuple):
     hits: tuple[int, ...]
     """Indices into `Search.words` of the words that occur in the passage."""
     seq: int = 0
+    """Number of a message in its session; 0 for notes and files."""
     part: int = 0
     turn: int = 0
+    """Turn of a message, or the first turn that a note was made from."""
     author: str = ""
+    """Author of a message, as in `Entry.author`; empty for notes and files."""
     speaker: str = ""
     sitting: int = 0
+    """Number of the sitting: messages without a long pause between them."""
     through_turn: int = 0
     """Last turn that a note was made from; `turn` is the first."""
     session: int = 0
     """Session in which a note was made."""
     path: str = ""
+    """Path of a file; empty for messages and notes."""
     heading: str = ""
     """Heading of a passage in a file, or subject of a note."""
     nearness: float = 0.0
@@ -160,7 +169,10 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frequencies:
-    """Counts of a lane: passages, words, and the passages that have each word of the question."""
+    """Counts of a lane:
+
+    its passages, their words together, and how many passages have each word of the question.
+    """
 
     passages: int
     terms: int
@@ -186,6 +198,7 @@ class Search:
 
     found: tuple[Found, ...] = ()
     frequencies: Mapping[Lane, Frequencies] = field(default_factory=dict)
+    """Counts by lane; passages of a lane without counts are ignored."""
     words: tuple[str, ...] = ()
     """Words that were searched for; `with_word` has their order and `hits` are indices into them."""
     asked: int = QUESTION_WORDS
@@ -195,7 +208,7 @@ class Search:
 
 
 class Ranked(NamedTuple):
-    """Passage with its score and its share of the room."""
+    """Passage with its score; scores can be compared only within one ranking."""
 
     passage: Found
     score: float
@@ -205,7 +218,10 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """Text of the recalled passages of one turn; `short` replaces it if the request must shrink."""
+    """Text of the passages recalled for one turn, empty if there are none; `short` replaces it if the request
+    must
+    shrink.
+    """
 
     text: str = ""
     short: str = ""
@@ -217,6 +233,7 @@ class Recalled:
 
 
 NOTHING_RECALLED = Recalled()
+"""Result of a recall without passages."""
 
 
 def rank_passages(
@@ -227,10 +244,12 @@ def rank_passages(
     cited: Mapping[int, CitedFact] | None = None,
     session_id: int = 0,
 ) -> tuple[Ranked, ...]:
-    """Return the passages worth recalling, best first; of equal scores, newer first.
+    """Return the passages worth recalling of all that the search found, best first; of equal scores, newer
+    first.
 
     `spans` are days that the message names. `cited` are facts by `seq` of the message that they cite in the
-    session `session_id`.
+    session
+    `session_id`, None without facts. Passages that the question itself contains are left out.
     """
     found = [passage for passage in search.found if passage.lane in search.frequencies]
     named = _select_named(search, found, question.text)
@@ -296,7 +315,7 @@ def reorder(items: Sequence[Ranked], places: Sequence[int]) -> tuple[Ranked, ...
 def is_asking(search: Search, question: Question) -> bool:
     """Return whether a message asks a question that has words to search for.
 
-    A short question after a story, such as "Why?", does not count.
+    A short question after a story, such as "Why?", does not count, since its words come from statements.
     """
     alone = search.asked < len(search.words)
     return question.asks and (alone or not set(question.words[question.asked :]) & set(search.words))
@@ -676,10 +695,11 @@ def pack_passages(
     session_id: int,
     today: date | None = None,
 ) -> tuple[Found, ...]:
-    """Return the best passages that fit into `limit_tokens`, in the order for `render_passages`.
+    """Return the best passages that fit into `limit_tokens`, by time, with those of files last.
 
     `items` come best first. A passage contained in one already taken is left out. Of two on the same subject,
-    the later is marked. With `today`, the line above a passage also says how long ago its day was.
+    the later
+    is marked. `session_id` and `today` are as in `render_passages`, whose text is measured.
     """
     taken: list[Found] = []
     said: list[str] = []
@@ -738,8 +758,9 @@ def _is_on_same_subject(one: Found, other: Found) -> bool:
 def render_passages(passages: Iterable[Found], *, session_id: int, today: date | None = None) -> str:
     """Return passages as text, in the given order, each below a line with its day.
 
-    Passages of files stand below a separate line. With `today`, the line says how long ago the day was.
-    Messages of the session `session_id` are cited by number.
+    Passages of files stand below a separate line. With `today`, the line says how long ago the day was; None
+    leaves it
+    out. Messages of the session `session_id` are cited by number. Secrets are removed.
     """
     lines: list[str] = []
     day = None
@@ -758,9 +779,9 @@ def _by_time(passage: Found) -> tuple[bool, float, str, int, str, int]:
 
 
 def day_of(passage: Found, today: date | None) -> str:
-    """Return the line to show above a passage: its day, or a fixed line for files.
+    """Return the line to show above a passage, without its colon: its day, or a fixed line for files.
 
-    With `today`, the line also says how long ago the day was.
+    With `today`, the line also says how long ago the day was; None leaves it out.
     """
     if passage.lane == "knowledge":
         return OF_FILES
@@ -770,16 +791,18 @@ def day_of(passage: Found, today: date | None) -> str:
 
 @ttl_cache(MAX_CACHED_PASSAGES)
 def note_line(text: str, *, is_later: bool = False) -> str:
-    """Return a recalled note as one line with its mark, secrets removed; `is_later` marks the later of two
-    notes on one subject.
+    """Return a recalled note as one line with its mark, secrets removed.
+
+    `is_later` True marks the later of two notes on one subject.
     """
     return f"{LATER_NOTE_MARK if is_later else NOTE_MARK}{redact(text)}"
 
 
 def render_passage(passage: Found, *, session_id: int) -> str:
-    """Return a passage with its source in front and secrets removed.
+    """Return a passage with its source in front, secrets removed and imitated sources changed.
 
-    `#12` is a message of the session `session_id`, `earlier` one of another session.
+    `#12` is a message of the session `session_id`, `earlier` one of another session, brackets hold the place
+    in a file.
     """
     match passage.lane:
         case "note":

@@ -13,14 +13,17 @@ _TOKEN = re.compile(r"\w+")
 
 
 class ChangedSpan(NamedTuple):
-    """Words that an edit removed, and the words that replace them."""
+    """Words that an edit removed, and the words that replace them; `after` is empty for a deletion."""
 
     before: str
     after: str
 
 
 def find_changed_spans(before: str, after: str) -> tuple[ChangedSpan, ...]:
-    """Return the changed or deleted spans of words between two wordings, in order; additions are left out."""
+    """Return the changed and the deleted spans of words between two wordings, in order.
+
+    Additions are left out. Only the first 2,000 words of each wording are compared.
+    """
     old, new = (list(_WORD.finditer(text))[:MAX_WORDS] for text in (before, after))
     matcher = SequenceMatcher(None, [one[0] for one in old], [one[0] for one in new])
     return tuple(
@@ -34,8 +37,10 @@ def find_changed_spans(before: str, after: str) -> tuple[ChangedSpan, ...]:
 
 
 def reword(text: str, spans: tuple[ChangedSpan, ...]) -> str:
-    """Return the text with each span that it contains literally replaced; the gap of a deleted span is
-    closed.
+    """Return the text with each span's `before` replaced by its `after` wherever it occurs, in any case of
+    letters.
+
+    The gap of a deleted span is closed. Spans of punctuation only are ignored.
     """
     for span in spans:
         if not _TOKEN.search(span.before):
@@ -46,6 +51,8 @@ def reword(text: str, spans: tuple[ChangedSpan, ...]) -> str:
 
 
 def holds_former_words(text: str, before: str, after: str) -> bool:
-    """Return whether a text has a word that occurs only in the former wording."""
+    """Return whether a text has a word that the former wording `before` has and the new one, `after`, has
+    not.
+    """
     gone = set(_TOKEN.findall(before.casefold())) - set(_TOKEN.findall(after.casefold()))
     return bool(gone & set(_TOKEN.findall(text.casefold())))

@@ -12,9 +12,13 @@ from typing import NamedTuple
 from shared.core.values.searching import is_unspaced, words_of
 
 WORDS_AT_MOST = 8
+"""Most words of a query."""
 QUERY_CHARS = 300
+"""Characters of a query that are read."""
 HITS_PER_PAGE = 20
+"""Most hits of a page."""
 EXCERPT_CHARS = 180
+"""Most characters of an excerpt."""
 _BEFORE_THE_HIT = 50
 _PREFIX_CHARS = 3
 """Fewest letters of a word that also matches as the beginning of a longer word."""
@@ -38,6 +42,7 @@ class SearchKey:
     seq: int
 
     def __str__(self) -> str:
+        """Return the text form `microseconds-session-seq`, which `parse` reads."""
         return f"{(self.at - _EPOCH) // timedelta(microseconds=1)}-{self.session_id}-{self.seq}"
 
     @classmethod
@@ -52,7 +57,10 @@ class SearchKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageHit:
-    """Message that matches a search; `here` is False in a conversation from before a `/link`."""
+    """Message that matches a search, with its public id `mid` and an excerpt.
+
+    `here` is False in a conversation from before a `/link`.
+    """
 
     key: SearchKey
     session: str
@@ -65,13 +73,13 @@ class MessageHit:
 
     @property
     def at(self) -> datetime:
+        """Time of the message."""
         return self.key.at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesFound:
-    """Page of search results, newest first; `next` is the key of the next page, None if there are no older
-    hits.
+    """Page of search results, newest first; `next` is the key of the next page, None for the last page.
 
     A page without hits can have a `next`, if the search stopped after looking far back.
     """
@@ -95,14 +103,16 @@ class SaidMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchWord:
-    """One word of a search; `stem` is its stem in the language of the search."""
+    """One word of a search, in lower case; `stem` is its stem in the language of the search, empty if
+    unknown.
+    """
 
     word: str
     stem: str = ""
 
     @property
     def inside(self) -> bool:
-        """True for a script without blanks, where a word may occur inside other text."""
+        """True for a word in a script without blanks, which may occur inside other text."""
         return is_unspaced(self.word[0])
 
     @property
@@ -117,7 +127,10 @@ class SearchWord:
 
     @property
     def pattern(self) -> str:
-        """Regular expression for Postgres that finds the word in lower-case text."""
+        """Regular expression for Postgres that finds the word in lower-case text.
+
+        It is not escaped, since words have only letters and digits.
+        """
         if self.inside:
             return self.word
         words = "|".join(self._forms()).replace("ss", "(?:ss|ß)")
@@ -131,7 +144,7 @@ class SearchWord:
         return list(dict.fromkeys(forms))
 
     def mark(self) -> re.Pattern[str]:
-        """Return a pattern that finds the word in a text from `_plain_text`."""
+        """Return a pattern that finds the word in a text of `_plain_text`: in lower case without accents."""
         words = "|".join(re.escape(_plain_text(form)) for form in self._forms())
         if self.inside:
             return re.compile(words)
@@ -140,12 +153,19 @@ class SearchWord:
 
 
 def search_words(text: str) -> tuple[str, ...]:
-    """Return the different words of a query in their order, at most `WORDS_AT_MOST`."""
+    """Return the different words of a query in their order, in lower case, at most 8.
+
+    Only the first 300 characters are read.
+    """
     return tuple(dict.fromkeys(words_of(text[:QUERY_CHARS])))[:WORDS_AT_MOST]
 
 
 def excerpt_of(text: str, words: Sequence[SearchWord], *, most: int = EXCERPT_CHARS) -> tuple[Fragment, ...]:
-    """Return up to `most` characters around the first hit, on one line, with all hits marked."""
+    """Return up to `most` characters around the first hit, on one line, as fragments of which hits are
+    marked.
+
+    Ellipses at the cut ends are not counted. Without a hit it is the beginning of the text.
+    """
     line = " ".join(text.split())
     plain = _plain_text(line)
     spans = _join_spans([found.span() for word in words for found in word.mark().finditer(plain)])

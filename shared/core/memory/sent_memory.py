@@ -18,7 +18,7 @@ _FILE = re.compile(r"\[([^\n\]]+)\] ")
 
 
 class SentPassage(NamedTuple):
-    """Recalled message, or a part of one."""
+    """Recalled message, or a part of one, that a request contained."""
 
     day: str
     """ISO date in the person's time zone."""
@@ -30,7 +30,7 @@ class SentPassage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentMemory:
-    """Messages, notes and files that a stored request contained."""
+    """Messages, notes and files that a stored request contained, in its order."""
 
     passages: tuple[SentPassage, ...] = ()
     notes: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class SentMemory:
 
 
 def parse_recalled(text: str) -> SentMemory:
-    """Return the passages of a text that `render_passages` made."""
+    """Return the passages of a text that `render_passages` made; lines that are none are ignored."""
     passages: list[SentPassage] = []
     notes: list[str] = []
     files: list[str] = []
@@ -57,7 +57,7 @@ def parse_recalled(text: str) -> SentMemory:
 
 
 def parse_note_lines(block: str) -> tuple[str, ...]:
-    """Return the texts of the valid notes in a request's block of notes."""
+    """Return the texts of the notes in a request's block of notes, without those marked as outdated."""
     begin = core_line("")
     lines = [line for line in block.split("\n") if line.startswith(begin)]
     return tuple(words_of_line(line) for line in lines if not line.endswith(f"{NO_LONGER})"))

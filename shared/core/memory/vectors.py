@@ -25,7 +25,11 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnencodedPassages:
-    """Passages of a session that lack a vector of the present model, by number, newest first."""
+    """Passages of a session that lack a vector of the present model, as pairs of number and text, newest
+    first.
+
+    `listings` is the session's version when they were listed: vectors are stored only if it is unchanged.
+    """
 
     session_id: int
     listings: int
@@ -34,7 +38,7 @@ class UnencodedPassages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedPassage:
-    """Passage with its vector; None if its text made the encoder fail."""
+    """Passage with its packed vector; None if its text made the encoder fail."""
 
     number: int
     text: str
@@ -42,14 +46,20 @@ class EncodedPassage:
 
 
 def find_middle(vectors: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """Return the mean of vectors, number by number."""
+    """Return the mean of vectors of equal length, number by number.
+
+    Empty without vectors. Raises ValueError if the lengths differ.
+    """
     return tuple(sum(numbers) / len(vectors) for numbers in zip(*vectors, strict=True))
 
 
 def pack_vector(vector: Sequence[float], middle: Sequence[float]) -> bytes:
-    """Return the direction of a vector from `middle`, as one byte per number.
+    """Return the direction from `middle` to a vector, as one signed byte per number, independent of its
+    length.
 
-    Raises ValueError if the lengths differ or are out of range, or a number is not finite.
+    Raises ValueError if the lengths of both differ, if it has fewer than 64 or more than 4,096 numbers, or if
+    one is
+    not finite.
     """
     moved = [number - mean for number, mean in zip(vector, middle, strict=True)]
     length = math.hypot(*moved)
@@ -62,14 +72,20 @@ def pack_vector(vector: Sequence[float], middle: Sequence[float]) -> bytes:
 
 
 def signs_of(packed: bytes) -> bytes:
-    """Return one bit per number, set where it is above the middle; zeros fill the last byte."""
+    """Return one bit per number of a packed vector, set where the number is above 0; zeros fill the last
+    byte.
+
+    Raises ValueError for an empty vector.
+    """
     bits = "".join("1" if 0 < number < 128 else "0" for number in packed)
     bits += "0" * (-len(bits) % 8)
     return int(bits, 2).to_bytes(len(bits) // 8, "big")
 
 
 def nearness(one: bytes, other: bytes) -> float:
-    """Return the cosine similarity of two packed vectors; 0 if their lengths differ."""
+    """Return the cosine similarity of two packed vectors, about -1 to 1; 0 if their lengths differ or are
+    0.
+    """
     if len(one) != len(other) or not one:
         return 0.0
     product: int = sum(map(mul, memoryview(one).cast("b"), memoryview(other).cast("b")))

@@ -22,8 +22,9 @@ HIDE_DOWN_TO = 0.9
 
 
 def hiding_threshold(policy: ContextPolicy, budget: ContextBudget) -> int | None:
-    """Return the tokens of a context from which low-signal messages are hidden; None if the policy never does
-    so.
+    """Return the tokens of a context from which low-signal messages are hidden.
+
+    None if the policy never hides them.
     """
     if policy.keeping.hide_chatter_at is None:
         return None
@@ -33,11 +34,15 @@ def hiding_threshold(policy: ContextPolicy, budget: ContextBudget) -> int | None
 def plan_hiding(
     view: View, policy: ContextPolicy, *, budget: ContextBudget, context_tokens: int, ratio: float = 1.0
 ) -> tuple[PruneDecision, ...]:
-    """Return decisions to hide old messages of the assistant and its tools; none if a summary can be made
-    instead.
+    """Return decisions to hide old messages of the assistant and its tools, until the context is at 90
+    percent of the
+    threshold.
 
-    Call it at the start of a turn only. Messages of people, pins, recent and unresolved turns, and messages
-    that the newest summary cites stay.
+    Empty below the threshold, and if a summary can be made instead. Call it at the start of a turn only.
+    Messages of
+    people, pins, recent and unresolved turns, and messages that the newest summary cites stay. `ratio` is the
+    model's
+    tokens per estimated token.
     """
     at = hiding_threshold(policy, budget)
     if at is None or context_tokens < at:
@@ -88,7 +93,7 @@ def _chatter(view: View, policy: ContextPolicy) -> list[Turn]:
 
 
 def cited_seqs(view: View) -> frozenset[int]:
-    """Return the `seq` of messages that facts, decisions and questions of the newest summary cite."""
+    """Return the `seq` of messages that open facts, decisions and questions of the newest summary cite."""
     items = view.head.ledger.items if view.head else ()
     standing = (item for item in items if item.kind in CITED_KINDS and item.closed is None)
     return frozenset(seq for item in standing for seq in item.sources)

@@ -17,7 +17,7 @@ _WORD = re.compile(r"\w{4,}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """Number of rows that an erasure would delete."""
+    """Numbers of rows that an erasure would delete; nothing was deleted yet."""
 
     counts: Mapping[str, int]
     """Number of rows by table."""
@@ -30,7 +30,7 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Result of an erasure so far."""
+    """Result of an erasure so far; `counts` are the numbers of deleted rows by table."""
 
     erasure_id: int
     counts: Mapping[str, int]
@@ -41,7 +41,10 @@ class Report:
 
 
 def drop_sources(ledger: Ledger, seqs: Collection[int]) -> Ledger:
-    """Return the ledger without items that cite these messages or have no source, and without texts."""
+    """Return the ledger without items that cite a message in `seqs` or have no source.
+
+    All texts, identifiers and the title are dropped, too, and so are topics around these messages.
+    """
     gone = set(seqs)
     items = tuple(item for item in ledger.items if item.sources and not gone & set(item.sources))
     topics = tuple(

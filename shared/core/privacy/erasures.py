@@ -13,7 +13,10 @@ AGAIN = "restore"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erased:
-    """Line of the erasure log."""
+    """Line of the erasure log; `contact` is a hash of the person, `about` has numbers and ids of erased rows.
+
+    `scope` says what was erased, such as a message or everything.
+    """
 
     at: datetime
     contact: bytes

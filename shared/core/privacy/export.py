@@ -18,11 +18,14 @@ from shared.locales import Catalogue
 
 ExportFormat = Literal["md", "json"]
 SCHEMA = "evertalk-export"
+"""Name of the format of exports."""
 SCHEMA_VERSION = 1
+"""Version of the format of exports."""
 MIME: Mapping[ExportFormat, str] = {
     "md": "text/markdown; charset=utf-8",
     "json": "application/json; charset=utf-8",
 }
+"""Content type by format."""
 EXPORTS = tuple(words.partition(";")[0] for words in MIME.values())
 """Media types of an export, Markdown first."""
 _FIELDS = ("summary_text", "key_facts", "decisions", "open_questions", "action_items")
@@ -31,7 +34,10 @@ _SAID = ("person", "assistant", "operator")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedSession:
-    """Conversation without its messages, which are loaded in pages."""
+    """Conversation of an export without its messages, which are loaded in pages.
+
+    `pins` are the `seq` of pinned messages; `summaries` come from `summary_of`.
+    """
 
     id: int
     public_id: str
@@ -56,7 +62,11 @@ class ExportHead:
 
 
 def message_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored message as it is exported, with pictures and tool results as text."""
+    """Return a stored message, given as its row, in the form of an export.
+
+    `text` has pictures and tool results as text; `blocks` are added if the message has any of these or tool
+    calls.
+    """
     blocks = blocks_from_json(row["blocks"])
     message: dict[str, Any] = {
         "seq": row["seq"],
@@ -75,7 +85,7 @@ def message_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summary_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored summary as it is exported."""
+    """Return a stored summary, given as its row, in the form of an export."""
     fields = five_fields(ledger_from_json(row["ledger"]))
     return {
         "kind": row["kind"],
@@ -89,7 +99,7 @@ def summary_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dump_json(value: Any) -> str:
-    """Return a value as JSON; times as ISO 8601, bytes in hex."""
+    """Return a value as JSON on one line; times as ISO 8601, bytes in hex, other types as their text."""
     return json.dumps(value, ensure_ascii=False, default=_encode_value)
 
 
@@ -102,16 +112,17 @@ def _dump_inert(value: Any) -> str:
 
 
 def fence_block(text: str) -> str:
-    """Return a text literally in a fenced block, so that a viewer neither renders nor fetches
-    anything in it.
+    """Return a text literally in a fenced block of Markdown, so that a viewer neither renders nor fetches
+    anything.
     """
     fence = "`" * max(3, 1 + _longest_run(text))
     return f"{fence}text\n{text}\n{fence}"
 
 
 def inline_code(text: str) -> str:
-    """Return a text on one line as inline code, so that a viewer renders nothing in it; empty for an empty
-    text.
+    """Return a text on one line as inline code, so that a viewer renders nothing in it.
+
+    An empty text gives an empty one.
     """
     words, fence = " ".join(text.split()), "`" * (1 + _longest_run(text))
     return f"{fence} {words} {fence}" if words else ""
@@ -145,7 +156,7 @@ def json_start(head: ExportHead, *, at: datetime) -> str:
 def json_session(session: ExportedSession, *, first: bool) -> str:
     """Return the beginning of a conversation in a JSON export, up to the list of messages.
 
-    All but the `first` conversation begin with a comma.
+    All but the first conversation begin with a comma; `first` says which this is.
     """
     values = {
         "id": session.public_id,
@@ -159,11 +170,13 @@ def json_session(session: ExportedSession, *, first: bool) -> str:
 
 
 JSON_SESSION_END = "]}"
+"""End of a conversation in a JSON export."""
 JSON_END = "]}\n"
+"""End of a JSON export."""
 
 
 def json_messages(messages: Sequence[Mapping[str, Any]], *, first: bool) -> str:
-    """Return a page of messages in a JSON export; empty without messages.
+    """Return messages, each from `message_of`, as a page of a JSON export; empty without messages.
 
     All but the `first` page of a conversation begin with a comma.
     """
@@ -173,9 +186,11 @@ def json_messages(messages: Sequence[Mapping[str, Any]], *, first: bool) -> str:
 
 
 def markdown_start(head: ExportHead, texts: Catalogue, *, at: datetime, verbatim: bool = False) -> str:
-    """Return the beginning of a Markdown export: front matter (JSON, which is YAML), then notes.
+    """Return the beginning of a Markdown export: front matter (JSON, which is YAML), notes and further rows.
 
-    `verbatim` is for a reader other than the writer: all texts are shown literally.
+    `texts` has the headings in the reader's language. `verbatim` True is for a reader other than the writer:
+    all texts
+    are shown literally, so that nothing in them is rendered.
     """
     newest = _newest(head)
     front: dict[str, Any] = {
@@ -212,9 +227,10 @@ def _note(note: Mapping[str, Any], verbatim: bool) -> str:
 
 
 def markdown_session(session: ExportedSession, texts: Catalogue, *, verbatim: bool = False) -> str:
-    """Return the beginning of a conversation in a Markdown export, up to its messages.
+    """Return the beginning of a conversation in a Markdown export: facts, pins, files, and the summary in
+    use.
 
-    `verbatim` shows all texts literally.
+    `verbatim` as in `markdown_start`.
     """
     title = texts.say("export_conversation", id=session.public_id)
     begun = texts.say("export_begun", at=iso(session.created_at))
@@ -236,7 +252,11 @@ def markdown_session(session: ExportedSession, texts: Catalogue, *, verbatim: bo
 
 
 def markdown_messages(messages: Sequence[Mapping[str, Any]], *, verbatim: bool = False) -> str:
-    """Return a page of messages in a Markdown export; `verbatim` shows their texts literally."""
+    """Return messages, each from `message_of`, as a page of a Markdown export.
+
+    Only those of persons, the assistant and operators with a text are shown. `verbatim` as in
+    `markdown_start`.
+    """
     return "".join(_render_spoken(messages, verbatim))
 
 
