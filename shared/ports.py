@@ -24,11 +24,12 @@ StorageLimiter = Callable[[], AbstractAsyncContextManager[None]]
 healthy all the time, so that an update, job or message is not blamed for an outage.
 """
 StopReason = Literal["end_turn", "max_tokens", "tool_use", "refusal", "window_exceeded", "stop_sequence"]
+"""Reasons why a model ended its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureContent:
-    """Content of an image block, and a description that can replace the image."""
+    """Content of an image block, and a description that replaces the image for models without vision."""
 
     mime: str
     body: bytes
@@ -52,7 +53,7 @@ class ModelRequest:
     behind_mark: int = 0
     """Number of blocks at the end of the last message of `cache_at` that belong to this call only."""
     cache_long: bool = False
-    """Whether the provider shall cache the prefix for an hour instead of five minutes."""
+    """True if the provider is to cache the prefix for an hour instead of five minutes."""
     pictures: Mapping[int, PictureContent] = field(default_factory=dict)
     """Pictures of the open turn by attachment id; a model without vision gets their descriptions."""
     json_schema: Mapping[str, Any] | None = None
@@ -69,7 +70,10 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """Complete answer of a model; `request_id` is the provider's id of the call."""
+    """Complete answer of a model; `request_id` is the provider's id of the call, empty if it gave none.
+
+    `model` is the provider's name of the model that answered.
+    """
 
     blocks: tuple[Block, ...]
     usage: Usage
@@ -84,8 +88,9 @@ class ModelReply:
 class ModelCard:
     """Properties of one model.
 
-    `window` is in tokens; `window_known` is False if it is a guess. `prices` is None if unknown.
-    `capabilities` contains some of cache, tools, thinking, count_tokens, json and images.
+    `window` and `max_output` are in tokens; `window_known` is False if the window is a guess. `prices` is
+    None if
+    unknown. `capabilities` contains some of cache, tools, thinking, count_tokens, json and images.
     """
 
     name: str
@@ -95,6 +100,7 @@ class ModelCard:
     prices: Prices | None
     capabilities: frozenset[str] = field(default_factory=frozenset)
     offline: bool = False
+    """True for a model that runs on this machine and costs nothing."""
     callable_tools: frozenset[str] | None = None
     """Names of the tools that the model can call; None for all."""
     token_factor: float = 1.10
@@ -119,17 +125,21 @@ class ChatModel(Protocol):
         ...
 
     async def reply(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
-        """Return the complete answer; `on_text`, unless None, gets it piece by piece.
+        """Return the complete answer; `on_text`, unless None, gets it piece by piece while it is written.
 
-        Retries temporary errors. Raises only `ModelError`s.
+        Retries temporary errors itself. Raises only subclasses of ModelError, after the retries.
         """
         ...
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        """Return the provider's token count for a request; None if the provider cannot count."""
+        """Return the provider's token count for a request, made before it is sent; None if it cannot be
+        counted.
+        """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close all connections to the provider."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,10 +161,11 @@ class Transcriber(Protocol):
     async def transcribe(
         self, recording: Recording, *, language: str = "", session: int | None = None
     ) -> Transcript:
-        """Return the transcript of a recording. Raises only `ModelError`s.
+        """Return the transcript of a recording. Raises only subclasses of ModelError.
 
         `language` is a guess such as `de`, empty for none. An error counts for other sessions than `session`
-        only after it occurred in three of them; `session` is None outside of a session.
+        only after it
+        occurred in three of them; `session` is None outside of a session.
         """
         ...
 
@@ -168,10 +179,11 @@ class Speaker(Protocol):
         ...
 
     async def speak(self, words: str, *, form: SpeechFormat, session: int | None = None) -> bytes:
-        """Return a text as spoken audio in `form`. Raises only `ModelError`s.
+        """Return the bytes of a text read aloud, in the format `form`. Raises only subclasses of ModelError.
 
         An error counts for other sessions than `session` only after it occurred in three of them; `session`
-        is None outside of a session.
+        is None outside
+        of a session.
         """
         ...
 
@@ -182,13 +194,17 @@ class Reranker(Protocol):
     async def rank(
         self, question: str, passages: Sequence[str], *, session: int | None = None
     ) -> Sequence[int] | None:
-        """Return the indices of passages, the best first; None without an answer in time. Never raises.
+        """Return indices of `passages`, the best first; None if there is no answer in time. Never raises.
 
-        An error counts for other sessions than `session` only after it occurred in three of them.
+        Indices may be missing. An error counts for other sessions than `session` only after it occurred in
+        three of them;
+        `session` is None outside of a session.
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close all connections to the service."""
+        ...
 
 
 class Encoder(Protocol):
@@ -197,15 +213,19 @@ class Encoder(Protocol):
     async def encode(
         self, texts: Sequence[str], *, question: bool = False, session: int | None = None
     ) -> Encoded:
-        """Return a vector for each text, and the name of the model even without texts.
+        """Return the packed vector of each text, in order, and the name of the model even without texts.
 
         `question` True encodes the texts as questions. Raises EncoderEnded if the encoder cannot handle these
-        texts, and ModelUnavailable. An error counts for other sessions than `session` only after it occurred
-        in three of them.
+        texts,
+        ModelUnavailable for other failures. An error counts for other sessions than `session` only after it
+        occurred in
+        three of them; `session` is None outside of a session.
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close all connections to the service."""
+        ...
 
 
 class Clock(Protocol):
@@ -257,21 +277,21 @@ class Announcer(Protocol):
     """Sender and receiver of announcements between processes."""
 
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
-        """Announce to all processes that something of this session changed.
+        """Announce to all processes that the session `session_id` changed; `message` says how by its key `t`.
 
-        Never raises; an announcement can be lost.
+        `ALL_PROCESSES` and `DASHBOARD` take the place of an id. Never raises; an announcement can be lost.
         """
         ...
 
     def listen(self) -> AsyncIterator[tuple[int, Mapping[str, Any]]]:
-        """Yield session id and announcement of each subscribed session without end.
+        """Yield pairs of session id and announcement of all subscribed sessions, without end.
 
-        Reconnects when needed.
+        Reconnects after a lost connection; announcements made meanwhile are lost.
         """
         ...
 
     async def subscribe(self, session_ids: Sequence[int]) -> None:
-        """Replace the set of sessions whose announcements are received."""
+        """Replace the set of sessions whose announcements `listen` yields."""
         ...
 
 
@@ -281,7 +301,11 @@ AccessState = Literal["pending", "allowed", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRow:
-    """Access of a chat to a bot; `code` is None once it is decided."""
+    """Access of a Telegram chat to a bot; `code` is None once the request for it is decided.
+
+    `owner` is True for the owner of the bot. `told_at` is the time at which the person received the code,
+    None before.
+    """
 
     bot_id: int
     chat_id: int
@@ -305,36 +329,50 @@ class SealedSecret(Protocol):
         ...
 
     @property
-    def data(self) -> bytes: ...
+    def data(self) -> bytes:
+        """Encrypted bytes."""
+        ...
 
 
 class Sealer(Protocol):
     """Encryption with the secret key of this installation."""
 
     @property
-    def key_id(self) -> str: ...
-    def seal(self, plain: bytes, *, about: str) -> SealedSecret: ...
+    def key_id(self) -> str:
+        """Id of the present key."""
+        ...
+
+    def seal(self, plain: bytes, *, about: str) -> SealedSecret:
+        """Return the secret encrypted for one purpose; it can be opened only with the same `about`."""
+        ...
 
 
 class Tool(Protocol):
     """Tool that a model can call."""
 
     @property
-    def spec(self) -> ToolSpec: ...
-    @property
-    def idempotent(self) -> bool:
-        """Whether the tool can be run again after a crash without harm."""
+    def spec(self) -> ToolSpec:
+        """Name, description and input schema, as models see them."""
         ...
 
     @property
-    def timeout_seconds(self) -> float: ...
+    def idempotent(self) -> bool:
+        """True if the tool can be run again after a crash without harm."""
+        ...
+
+    @property
+    def timeout_seconds(self) -> float:
+        """Seconds after which a run is cancelled."""
+        ...
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str | ToolOutput:
-        """Run the tool and return its result for the model. Raises ToolFailed.
+        """Run the tool and return its result for the model.
 
-        The arguments match the schema. A tool may also have `output_chars`, the maximum characters of its
-        result; `subject(arguments)`, a short text for the person who waits; and `server`, the name of its MCP
-        server.
+        The arguments match the schema. Raises ToolFailed, with a text for the model, if the work cannot be
+        done. A tool may
+        also have `output_chars`, the maximum characters of its result; `subject(arguments)`, a short text for
+        the person
+        who waits; and `server`, the name of its MCP server.
         """
         ...
 
@@ -363,24 +401,27 @@ class ToolFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutput:
-    """Result of a tool."""
+    """Result of a tool: text and pictures for the model, and files for the person."""
 
     text: str = ""
     images: tuple[ToolImage, ...] = ()
+    """New pictures, still to be stored."""
     kept: tuple[Image, ...] = ()
     """Pictures that are already stored as files of the conversation."""
     files: tuple[ToolFile, ...] = ()
 
 
 class ToolFailed(Exception):
-    """Raised by a tool that could not do its work; the text is for the model."""
+    """Exception raised by a tool that could not do its work; its text is for the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """Circumstances of a tool call.
+    """Circumstances of a tool call: the session, its person, and the turn in which the model calls it.
 
-    `key` is unique for each call, so that a repeated call is recognised.
+    `key` is unique for each call and the same when a call is repeated after a crash. `scope` is the name of
+    the agent;
+    `flush_id` is the memory flush that makes the call, None in an ordinary turn.
     """
 
     session_id: int
@@ -398,7 +439,7 @@ class ToolContext:
     address_id: int | None = None
     channel: str = ""
     group: bool = False
-    """Whether other people are in the chat; notes from private conversations must not be used then."""
+    """True if other people are in the chat; notes from private conversations must not be used then."""
     anonymous: bool = False
     timezone: str | None = None
     shown: tuple[str, ...] = ()

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["Catalogue", "catalogue", "list_languages", "match_language", "name_language"]
 
 ENGLISH = "en"
+"""Language of texts that are missing in another language."""
 Part = Literal["commands", "telegram"]
+"""Parts of the program that have a file of texts in each language."""
 FOLDER = Path(__file__).parent
+"""Folder with a folder for each language."""
 _ALIASES = {
     "iw": "he", "in": "id", "pt": "pt-br", "zh": "zh-hans", "zh-hk": "zh-hant", "zh-mo": "zh-hant",
     "zh-tw": "zh-hant",
@@ -31,7 +34,10 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
-    """Texts of one part of the program in one language; a missing text is taken from English."""
+    """Texts of one part of the program in one language, by key; a missing text is taken from English.
+
+    `english` is None for English itself; `direction` is that of writing.
+    """
 
     language: str
     direction: Literal["ltr", "rtl"]
@@ -39,18 +45,20 @@ class Catalogue:
     english: Catalogue | None = None
 
     def __contains__(self, key: str) -> bool:
+        """Return whether a text of this key exists, in this language or in English."""
         return key in self.texts or (self.english is not None and key in self.english)
 
     def say(self, key: str, **values: str | int) -> str:
-        """Return a text with `values` inserted.
+        """Return the text of a key with `values` inserted for its placeholders.
 
-        Whole numbers are formatted, and `count` selects the plural form. Raises KeyError for a key that is
-        missing in English, or for a value that the text needs.
+        Whole numbers are formatted as by `number`, and a whole number `count` selects the plural form. Raises
+        KeyError for
+        a key that is missing in English, and for a missing value that the text needs.
         """
         return _PLACEHOLDER.sub(lambda name: self._shown(values[name[1]]), self._find(key, values))
 
     def number(self, value: int) -> str:
-        """Return a number with the separators of the language."""
+        """Return a whole number with the separators of the language, such as `1,234`."""
         if -1000 < value < 1000:
             return str(value)
         if self.english is None:
@@ -60,7 +68,10 @@ class Catalogue:
         return format_decimal(value, locale=_locale(self.language))
 
     def thousands(self, tokens: int) -> str:
-        """Return a number of tokens, from 1,000 on in thousands such as `1.2k`."""
+        """Return a number of tokens as text:
+
+        unchanged below 1,000, then in thousands with one decimal, such as `1.2k`.
+        """
         if tokens < 1000:
             return str(tokens)
         from babel.numbers import format_decimal
@@ -68,7 +79,10 @@ class Catalogue:
         return f"{format_decimal(tokens / 1000, '0.0', locale=_locale(self.language))}k"
 
     def dollars(self, micro: int | None) -> str:
-        """Return micro-dollars as text in dollars; `–` for None, meaning unknown."""
+        """Return micro-dollars as text in dollars, to the cent; `–` for None, which means unknown.
+
+        An amount above 0 and below half a cent gives `< $0.01`.
+        """
         if micro is None:
             return "–"
         from babel.numbers import format_currency
@@ -78,7 +92,7 @@ class Catalogue:
         return f"{'< ' if least else ''}{told}".replace("\N{NO-BREAK SPACE}", " ")
 
     def either(self, names: Sequence[str]) -> str:
-        """Return names as a list such as `a, b or c`."""
+        """Return names as a list in the language, such as `a, b, or c`."""
         from babel.lists import format_list
 
         return format_list(names, style="or", locale=_locale(self.language))
@@ -103,7 +117,7 @@ class Catalogue:
 
 
 def catalogue(part: Part, tag: str) -> Catalogue:
-    """Return the texts of a part for a language tag such as `de-AT`.
+    """Return the texts of a part for a language tag such as `de-AT`, loaded once per process.
 
     An empty or unknown tag means English.
     """
@@ -111,7 +125,8 @@ def catalogue(part: Part, tag: str) -> Catalogue:
 
 
 def match_language(tag: str, languages: Collection[str] | None = None) -> str:
-    """Return the available language for a tag, by its longest prefix; English if none matches.
+    """Return the available language for a tag such as `de-AT` or `zh_TW`, by its longest prefix; English if
+    none matches.
 
     `languages` are the available ones, None for those with a folder.
     """
@@ -127,13 +142,16 @@ def match_language(tag: str, languages: Collection[str] | None = None) -> str:
 
 @cache
 def list_languages() -> tuple[str, ...]:
-    """Return the languages with a folder: English first, the others by name."""
+    """Return the names of the languages with a folder, such as `de`: English first, the others by name."""
     found = {path.parent.name for path in FOLDER.glob("*/about.json")}
     return (ENGLISH, *sorted(found - {ENGLISH}))
 
 
 def name_language(language: str) -> str:
-    """Return the native name of a language."""
+    """Return the native name of a language, such as `Deutsch`.
+
+    `language` is the name of its folder; an unknown one raises FileNotFoundError.
+    """
     return str(_about(language)["name"])
 
 

@@ -19,6 +19,7 @@ from shared.core.values.messages import Image, Text, Thinking, ToolResult
 from shared.core.values.tokens import Count, estimate_blocks
 
 TAIL_TURNS = 2
+"""Newest ended turns that a digest never replaces."""
 _SMALLEST_CHARS = 1_200
 """Fewest characters to which a text is cut, so that it still shows its subject."""
 
@@ -28,24 +29,28 @@ prefix.
 """
 
 Build = Callable[[View], BuiltContext]
+"""Function that builds a request from a view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutShort:
-    """Message that the request shows only by head and tail."""
+    """Text of a message that the request shows only by head and tail.
+
+    `seq` is its message, `block` the index of its block in it.
+    """
 
     seq: int
     block: int
     chars_left_out: int
     text: str
-    """Full text of the message."""
+    """Full text of the block."""
     artifact: Artifact | None = None
     """Artifact to store before the request is sent; None if the request names none, or one that is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shrunk:
-    """View and content of a request after shrinking."""
+    """View and content of a request after shrinking; the stored view is unchanged."""
 
     view: View
     context: BuiltContext
@@ -65,12 +70,15 @@ def fit(
     step: int | None = None,
     opens: bool = False,
 ) -> Shrunk:
-    """Return the request of the view, or of a smaller copy of the view that fits into `hard` tokens.
+    """Return the request of the view, or of a smaller copy of the view that fits into `hard` tokens; nothing
+    is stored.
 
-    First, the oldest turns are replaced by a digest, about `step` estimated tokens at a time; then pictures
-    by descriptions; then the longest texts are cut. The result depends on the view alone. `ratio` is the
-    model's tokens per estimated token; `opens` says that the model can read artifacts. Raises
-    ContextBudgetExceeded.
+    First, the oldest turns are replaced by a digest, about `step` estimated tokens at a time (None: a quarter
+    of
+    `hard`); then pictures by descriptions; then the longest texts are cut. The result depends on the view
+    alone.
+    `ratio` is the model's tokens per estimated token; `opens` says that the model can read artifacts. Raises
+    ContextBudgetExceeded if nothing more can be cut.
     """
     shrunk = Shrunk(view=view, context=build(view))
     if _fits(shrunk, hard, ratio):
@@ -128,10 +136,11 @@ def _list_cuts(
 def replace_with_digest(
     view: View, *, through: int, count: Count, most: int, unresolved: bool = True
 ) -> View | None:
-    """Return the view with turns up to `through` replaced by a digest of `most` tokens; None if there are
-    none.
+    """Return a copy of the view with turns up to `through` replaced by a digest of at most `most` tokens.
 
-    With `unresolved`, turns without an answer or with a failed last step stay.
+    None if there are no such turns, or all their messages are pinned. With `unresolved`, turns without an
+    answer or
+    with a failed last step stay; pinned messages become pins.
     """
     hidden = tuple(entry for entry in view.entries if entry.turn <= through)
     source = tuple(entry for entry in hidden if not entry.pinned)
@@ -162,7 +171,10 @@ def replace_with_digest(
 
 
 def largest_contributors(shrunk: Shrunk, ratio: float = 1.0) -> tuple[tuple[str, int], ...]:
-    """Return the three largest parts by name, with their tokens as the model counts them."""
+    """Return the three largest parts or messages of a request, the largest first, with their tokens.
+
+    Tokens are as the model counts them, by `ratio`.
+    """
     parts = [(name, tokens) for name, tokens in shrunk.context.parts.items() if name != "history"]
     messages = [(f"message {entry.mid}", entry.tokens) for entry in (*shrunk.view.entries, *shrunk.view.pins)]
     largest = sorted((*parts, *messages), key=lambda part: (-part[1], part[0]))[:3]

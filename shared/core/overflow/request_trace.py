@@ -29,8 +29,11 @@ from shared.core.values.messages import (
 )
 
 Source = Literal["system", "memory", "summary", "pins", "history", "tools", "program"]
+"""Origins of a piece; `program` stands for marks that the program adds."""
 Kind = Literal["text", "tool", "tool_use", "tool_result", "thinking", "picture", "sealed"]
+"""Kinds of pieces; `sealed` is a block that only the provider reads."""
 Part = Literal["system", "tools", "messages"]
+"""Parts of a request."""
 
 WHOLE_CHARS = 40_000
 """Most characters of an original shown for a shortened piece; a longer one is cut."""
@@ -42,7 +45,12 @@ counted.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Block of a request, or one that was left out of it (`sent` is False)."""
+    """Block of a request, or one that was left out of it (`sent` is False).
+
+    `seq`, `turn` and `author` are those of its entry; None or empty for a piece of no entry. `failed` is True
+    for an
+    error of a tool.
+    """
 
     part: Part
     source: Source
@@ -59,6 +67,7 @@ class Piece:
     whole: str = ""
     """Original text, if only a part of it was sent."""
     whole_chars: int = 0
+    """Characters of the original text, also above the 40,000 of `whole`; 0 if all of it was sent."""
     name: str = ""
     """Name of the tool; empty for other pieces."""
     failed: bool = False
@@ -112,9 +121,11 @@ def pieces_of(
     runtime_facts: str = "",
     left_out: Sequence[Entry] = (),
 ) -> tuple[Piece, ...]:
-    """Return all pieces in the order of the request, unsent ones at the place where they would be.
+    """Return all pieces of a request in its order, unsent ones at the place where they would be.
 
-    `left_out` are live entries that the policy did not send.
+    `system`, `tools` and `messages` are the request; `recall` and `runtime_facts` are texts in it, by which
+    they are
+    recognised. `left_out` are live entries that the policy did not send, of which the newest 60 are included.
     """
     return (
         *_system(system),
@@ -125,12 +136,15 @@ def pieces_of(
 
 
 def calls_of(entries: Iterable[Entry], open_turn: int | None) -> int:
-    """Return the number of model calls of the open turn: one, plus one per tool round."""
+    """Return the number of model calls of the open turn so far: one, plus one per tool round."""
     return 1 + sum(1 for entry in entries if entry.turn == open_turn and tool_uses(entry.blocks))
 
 
 def entries_before_call(entries: Sequence[Entry], open_turn: int | None, number: int) -> tuple[Entry, ...]:
-    """Return the entries that existed before the open turn's call number `number`, counted from 1."""
+    """Return the entries that existed before the open turn's call number `number`, counted from 1.
+
+    A number above that of the calls gives all entries.
+    """
     rounds = 0
     kept: list[Entry] = []
     for entry in entries:

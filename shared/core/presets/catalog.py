@@ -18,10 +18,11 @@ def _find_presets() -> Iterator[ContextPolicy]:
 
 
 PRESETS: Mapping[str, ContextPolicy] = {made.name: made for made in _find_presets()}
+"""All presets by name."""
 
 
 def preset(name: str) -> ContextPolicy:
-    """Return the preset of this name. Raises ContradictoryPolicy if there is none."""
+    """Return the preset of this name, such as `steady`. Raises ContradictoryPolicy if there is none."""
     if name not in PRESETS:
         raise ContradictoryPolicy(f"there is no preset {name!r}; choose one of {', '.join(sorted(PRESETS))}")
     return PRESETS[name]

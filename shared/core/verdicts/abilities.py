@@ -32,7 +32,9 @@ _STRONGER: Mapping[Ability, Ability] = {"null_content": "empty_content"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingAbility:
-    """Ability that a server refused; `number` is the limit that it named, None without one."""
+    """Ability that a server refused, as read from its error; `number` is the limit that it named, None
+    without one.
+    """
 
     ability: Ability
     number: int | None = None
@@ -40,7 +42,9 @@ class MissingAbility:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedAbility:
-    """Refusal by a model's server, as operators see it."""
+    """Refusal by a model's server, as operators see it; `number` is the limit that it named, None without
+    one.
+    """
 
     provider: str
     model: str
@@ -62,7 +66,9 @@ class _Probe:
 
 
 class LearnedAbilities:
-    """Abilities that one model at one provider was seen to lack, kept in memory for a day."""
+    """Abilities that one model at one provider was seen to lack, kept in the memory of this process for a
+    day.
+    """
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -77,9 +83,12 @@ class LearnedAbilities:
         session: int,
         known: Mapping[Ability, int | None],
     ) -> bool:
-        """Record a refusal that a session met; return False if this would not change its next request.
+        """Record a refusal that a session met; return True if it changes what the session's next request
+        leaves out.
 
-        `known` are the abilities that the refused request left out already, with their limits.
+        `known` are the abilities that the refused request left out already, with their limits. If it returns
+        False,
+        nothing was recorded, and a retry would be refused again.
         """
         ability, number = missing.ability, missing.number
         while ability in known and not _is_smaller(number, known[ability]):
@@ -92,14 +101,20 @@ class LearnedAbilities:
         return True
 
     def list_missing(self, session: int) -> Mapping[Ability, int | None]:
-        """Return each ability that a session's request leaves out, with the limit that the server named."""
+        """Return each ability that a session's request must leave out, with the limit that the server
+        named (None without).
+        """
         if not self._log.list_kinds():
             return {}
         found = ((name, self._log.find(name, session=session)) for name in _ABILITIES)
         return {name: evidence.number for name, evidence in found if evidence is not None}
 
     def find_probe(self, session: int) -> Ability | None:
-        """Return an ability that a request of this session should try again now; None if none is due."""
+        """Return an ability that a request of this session should try again now; None if none is due.
+
+        Only abilities that all sessions leave out are probed, and not by a session that met the refusal
+        itself.
+        """
         now = self._clock()
         for ability, probe in self._probes.items():
             own = self._log.find_own(ability, session=session)
@@ -108,13 +123,16 @@ class LearnedAbilities:
         return None
 
     def start_probe(self, ability: Ability) -> None:
-        """Note that a request tries the ability, so that no other does until the next probe."""
+        """Record that a request tries the ability, so that no other does until the next probe.
+
+        Each probe doubles the wait, up to an hour. Raises KeyError for an ability that is not probed.
+        """
         probe = self._probes[ability]
         probe.pause_seconds = min(2.0 * probe.pause_seconds, _LONGEST_PROBE_SECONDS)
         probe.at = self._clock() + probe.pause_seconds
 
     def heal(self, ability: Ability) -> None:
-        """Forget that the ability is missing, after an answer that used it."""
+        """Delete the evidence that the ability is missing, for all sessions, after an answer that used it."""
         self._log.forget(ability)
         self._probes.pop(ability, None)
 
@@ -135,7 +153,7 @@ class LearnedAbilities:
         return self._log.find(_QUIET_END, session=session) is not None
 
     def describe(self, *, provider: str, model: str) -> tuple[LearnedAbility, ...]:
-        """Return the lessons as operators see them, newest first."""
+        """Return the lessons as operators see them, newest first; provider and model are copied into them."""
         found = [
             self._describe(name, evidence, provider=provider, model=model)
             for name in _ABILITIES

@@ -28,7 +28,11 @@ _REFUSED_SECONDS = 3_600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerState:
-    """State of a breaker for the dashboard; `calls` and `failures` are those of the last 30 seconds."""
+    """State of a breaker for the dashboard; `calls` and `failures` are those of the last 30 seconds.
+
+    Without a pause of all sessions, `open_seconds` and `probe_in_seconds` are 0; `reason` is empty without a
+    cause.
+    """
 
     open: bool
     """True if calls of all sessions are paused."""
@@ -54,11 +58,13 @@ class _AccountRefusal:
 
 
 class Breaker:
-    """Circuit breaker of one account at a provider. Call `admit()` before each attempt, then record its
-    outcome.
+    """Circuit breaker of one account at a provider, in the memory of this process.
 
-    All failures of one session count as one, so that it cannot pause the provider for others. The session is
-    None for a service without sessions; a refusal can then pause all calls at once.
+    Call `admit()` before each attempt, then record its outcome. All failures of one session count as one, so
+    that it
+    cannot pause the provider for others. The session is None for a service without sessions; a refusal can
+    then pause
+    all calls at once.
     """
 
     def __init__(self, *, clock: Clock) -> None:
@@ -72,9 +78,11 @@ class Breaker:
         self._answered = False
 
     def admit(self, session: int | None = None) -> None:
-        """Raise an error if calls are paused, except for one probe every ten seconds.
+        """Raise an error if calls are paused; every ten seconds one call is let through as a probe.
 
-        Raises ModelRefusedAccount if the account is refused, ModelUnavailable if the provider fails.
+        Raises ModelRefusedAccount if the account is refused, to all or to this session, ModelUnavailable if
+        the provider
+        fails.
         """
         now = self._clock()
         if self._opened_at is None:
@@ -104,7 +112,10 @@ class Breaker:
         return self._opened_at is not None
 
     def record_success(self) -> None:
-        """Record that the provider responded, even if it refused this one request; this ends the pause."""
+        """Record that the provider responded, even if it refused this one request.
+
+        This ends every pause and forgets all refusals.
+        """
         self._refusals.clear()
         if self._opened_at is not None:
             self._opened_at, self._refused, self._reason = None, False, ""
@@ -112,9 +123,11 @@ class Breaker:
         self._outcomes.append((self._clock(), True, None))
 
     def record_failure(self, reason: str, *, session: int | None = None, answered: bool = False) -> None:
-        """Record a failed call; failures of one session count as one, since its requests may be the cause.
+        """Record a failed call; if half of at least five recent calls failed, calls of all sessions pause.
 
-        `answered` says that the server itself reported the failure.
+        Failures of one session count as one, since its requests may be the cause. `answered` says that the
+        server itself
+        reported the failure.
         """
         now = self._clock()
         self._answered = answered
@@ -127,7 +140,11 @@ class Breaker:
             self._open(now, reason)
 
     def record_refusal(self, reason: str, *, session: int | None = None) -> None:
-        """Record a refusal of the account, which pauses the session; refusals in three sessions pause all."""
+        """Record a refusal of the account, which pauses the session if no recent call succeeded, or at the
+        second one.
+
+        Refusals in three sessions within an hour pause all. Without a session, all pause instead of one.
+        """
         now = self._clock()
         kept = self._refusals
         kept = {one: refusal for one, refusal in kept.items() if now - refusal.at < _REFUSED_SECONDS}

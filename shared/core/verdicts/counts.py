@@ -10,8 +10,8 @@ _KIND = "low_count"
 
 
 class LowCounts:
-    """Evidence that a model's server counts too few tokens; while it applies, even plausible counts are
-    ignored.
+    """Sessions in which a model's server reported too few tokens; while this applies, even plausible
+    counts are ignored.
     """
 
     def __init__(self, *, clock: Clock) -> None:
@@ -22,7 +22,10 @@ class LowCounts:
         self._log.record(_KIND, session=session)
 
     def are_suspected(self, *, session: int) -> bool:
-        """Return whether counts of this session should be ignored."""
+        """Return whether counts of this session should be ignored:
+
+        it met a low count within a day, or three others did.
+        """
         return self._log.find(_KIND, session=session) is not None
 
     def clear(self) -> None:

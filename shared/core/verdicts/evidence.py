@@ -33,7 +33,10 @@ class Evidence:
 
 
 class EvidenceLog:
-    """Evidence about one subject, such as a model at a provider."""
+    """Evidence of faults about one subject, such as a model at a provider, in the memory of this process.
+
+    A fault applies to the session that met it, and to all once three sessions have met it.
+    """
 
     def __init__(self, *, clock: Clock, kept_seconds: float) -> None:
         self._clock = clock
@@ -41,7 +44,10 @@ class EvidenceLog:
         self._kinds: dict[str, dict[int, Evidence]] = {}
 
     def record(self, kind: str, *, session: int, number: int | None = None, wording: str = "") -> Evidence:
-        """Record a fault in a session, and return it with the number of faults in a row."""
+        """Record a fault in a session; return its evidence, whose `times` counts faults in a row.
+
+        Only the 20 sessions with the newest faults are kept for each kind.
+        """
         sessions = self._kinds.setdefault(kind, {})
         former = self.find_own(kind, session=session)
         times = 1 if former is None else former.times + 1
@@ -60,8 +66,9 @@ class EvidenceLog:
         return found if found is not None and self._is_fresh(found) else None
 
     def find(self, kind: str, *, session: int) -> Evidence | None:
-        """Return the evidence that applies to a session: its own, else the newest that applies to all; else
-        None.
+        """Return the evidence that applies to a session; None if none does.
+
+        It is the session's own, else the newest of a kind that applies to all.
         """
         own = self.find_own(kind, session=session)
         return own if own is not None else self.find_proven(kind)
@@ -69,6 +76,8 @@ class EvidenceLog:
     def find_proven(self, kind: str) -> Evidence | None:
         """Return the newest evidence of a kind that applies to all sessions; None before three sessions met
         it.
+
+        Calls outside of sessions do not count.
         """
         found = [one for one in self.list_fresh(kind) if one.session != 0]
         return found[0] if len(found) >= SESSIONS else None
@@ -79,7 +88,7 @@ class EvidenceLog:
         return [one for one in reversed(kept) if self._is_fresh(one)]
 
     def list_kinds(self) -> tuple[str, ...]:
-        """Return all kinds that have evidence."""
+        """Return all kinds that have evidence, also where it is too old."""
         return tuple(self._kinds)
 
     def forget(self, kind: str) -> None:

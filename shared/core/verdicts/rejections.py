@@ -37,7 +37,7 @@ _WORD = re.compile(r"\w++")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """Newest rejection by one model, as operators see it."""
+    """Newest rejection by one model, as operators see it; `code` is that of the error."""
 
     provider: str
     model: str
@@ -60,7 +60,7 @@ class _KeptRejection:
 
 
 class Rejections:
-    """Rejections of one model at one provider, in the memory of this process."""
+    """Rejections of requests by one model at one provider, in the memory of this process."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -69,7 +69,12 @@ class Rejections:
         """Clock time when the provider first could not answer, by session id."""
 
     def record(self, error: ModelError, *, session: int, messages: Iterable[Message]) -> None:
-        """Record a rejection of one request; other errors are ignored."""
+        """Record a rejection of one request of a session; errors that do not reject it are ignored.
+
+        Rejections are ModelRejectedRequest, ModelAnswerUnusable, and a server that has been busy or failing
+        for nine
+        minutes. `messages` are those of the request, so that the stored wording repeats nothing of them.
+        """
         is_final = isinstance(error, ModelRejectedRequest | ModelAnswerUnusable)
         if is_final or self._has_waited(error, session):
             wording = shrink_wording(str(error), messages)
@@ -84,14 +89,17 @@ class Rejections:
         return now - self._waiting.setdefault(session, now) >= WAITED_SECONDS
 
     def clear(self, session: int) -> None:
-        """Forget what a session met, after the model has answered it."""
+        """Delete the rejections of a session, after the model has answered it."""
         if self._kept:
             kept = (one for one in self._kept if one.session != session)
             self._kept = deque(kept, maxlen=_MOST_KEPT)
         self._waiting.pop(session, None)
 
     def find_newest(self, *, provider: str, model: str) -> Rejection | None:
-        """Return the newest rejection of the last ten minutes; None if there is none."""
+        """Return the newest rejection of the last ten minutes; None if there is none.
+
+        `provider` and `model` are copied into it.
+        """
         oldest = self._clock() - KEPT_SECONDS
         recent = [one for one in self._kept if one.at > oldest]
         if not recent:
@@ -105,7 +113,11 @@ class Rejections:
 
 
 def shrink_wording(text: str, messages: Iterable[Message]) -> str:
-    """Return a server's wording without secrets, quotations and sentences that repeat the conversation."""
+    """Return a server's wording without secrets, quotations and sentences that repeat the conversation.
+
+    It is on one line and has at most 200 characters; a sentence repeats it if three words in a row are the
+    same.
+    """
     plain = _QUOTED.sub("…", redact(text))
     said = {run for message in messages for run in _runs(_text_of(message))}
     kept = [part for part in _SENTENCE.split(plain) if said.isdisjoint(_runs(part))]

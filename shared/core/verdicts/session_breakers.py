@@ -24,7 +24,8 @@ class SessionBreakers:
         self._own: OrderedDict[int, Breaker] = OrderedDict()
 
     def admit(self, session: int | None = None) -> None:
-        """Raise an error while the service or the session is paused, except for one probe every ten seconds.
+        """Raise an error while the service or the session is paused; every ten seconds one call is let
+        through as a probe.
 
         Raises ModelRefusedAccount if the account is refused, ModelUnavailable if the service fails.
         """
@@ -33,13 +34,19 @@ class SessionBreakers:
             self._own[session].admit()
 
     def record_success(self, session: int | None = None) -> None:
-        """Record that the service responded, even if it refused this one request."""
+        """Record that the service responded, even if it refused this one request; this ends every pause.
+
+        Pauses of other single sessions stay.
+        """
         self._shared.record_success()
         if session is not None and session in self._own:
             self._own[session].record_success()
 
     def record_failure(self, reason: str, *, session: int | None = None, answered: bool = False) -> None:
-        """Record a failed call; `answered` says that the server itself reported the failure."""
+        """Record a failed call in the shared breaker and in that of the session.
+
+        `answered` says that the server itself reported the failure.
+        """
         self._shared.record_failure(reason, session=session, answered=answered)
         if session is None:
             return
@@ -50,7 +57,7 @@ class SessionBreakers:
             self._own.popitem(last=False)
 
     def record_refusal(self, reason: str, *, session: int | None = None) -> None:
-        """Record a refusal of the account, which pauses the session; refusals in three sessions pause all."""
+        """Record a refusal of the account in the shared breaker, see `Breaker.record_refusal`."""
         self._shared.record_refusal(reason, session=session)
 
     def get_state(self) -> BreakerState:

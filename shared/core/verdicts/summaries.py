@@ -26,7 +26,10 @@ EXCUSED = frozenset(
 
 
 def unusable_models(attempts: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Return the models whose answers in a summary's audit were unusable."""
+    """Return the names of models whose answers were unusable, from the attempts in a summary's audit.
+
+    Attempts that failed for another reason, such as a busy provider, do not count.
+    """
     return frozenset(
         str(attempt["model"])
         for attempt in attempts
@@ -35,10 +38,13 @@ def unusable_models(attempts: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 
 
 def unusable_seconds(written: Sequence[SummaryEnd], model: str) -> float:
-    """Return for how many more seconds a model writes no summaries; 0 if it may. `written` are newest first.
+    """Return for how many more seconds a model writes no summaries; 0 if it may.
 
-    Failures in the asking session always count; those in others count once three sessions have met them,
-    since one session's text may be the cause.
+    `written` are recent summaries of all sessions, newest first. Three failures in a row in the asking
+    session pause it
+    for 15 minutes to 6 hours; failures in three sessions pause all for a minute, since one session's text may
+    be the
+    cause.
     """
     own = _find_failures([end for end in written if end.is_own], model)
     pause = 0.0

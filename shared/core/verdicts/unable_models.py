@@ -7,6 +7,7 @@ from typing import Literal, get_args
 from shared.core.verdicts.evidence import Clock, EvidenceLog
 
 AnswerForm = Literal["json", "tools"]
+"""Forms of an answer that a request can demand: JSON, or calls of tools."""
 UNABLE_TIMES = 2
 """Wrong answers in a row after which a session asks the model in another form."""
 UNABLE_SECONDS = 86_400.0
@@ -15,13 +16,20 @@ _FORMS: tuple[AnswerForm, ...] = get_args(AnswerForm)
 
 
 class UnableModels:
-    """Forms that models could not write; faults apply to other sessions once three have met them."""
+    """Forms of answers that models could not write, by model and session, in the memory of this process for a
+    day.
+
+    Faults apply to other sessions once three have met them.
+    """
 
     def __init__(self, *, clock: Clock) -> None:
         self._log = EvidenceLog(clock=clock, kept_seconds=UNABLE_SECONDS)
 
     def lacks(self, model: str, form: AnswerForm, *, session: int) -> bool:
-        """Return whether a session should ask the model without this form."""
+        """Return whether a session should not demand this form from the model.
+
+        True after two wrong answers in a row in this session, or one in each of three sessions.
+        """
         kind = f"{form} {model}"
         own = self._log.find_own(kind, session=session)
         return (own is not None and own.times >= UNABLE_TIMES) or self._log.find_proven(kind) is not None
@@ -31,8 +39,9 @@ class UnableModels:
         return frozenset(form for form in _FORMS if self.lacks(model, form, session=session))
 
     def learn(self, model: str, form: AnswerForm, *, able: bool, session: int) -> None:
-        """Record whether an answer had the requested form (`able`); a good one removes all faults of the
-        model in this form.
+        """Record whether an answer had the requested form.
+
+        `able` True deletes all faults of the model in this form, also those of other sessions.
         """
         if able:
             self._log.forget(f"{form} {model}")
@@ -40,6 +49,6 @@ class UnableModels:
             self._log.record(f"{form} {model}", session=session)
 
     def learn_json(self, model: str, answer: str, *, session: int) -> None:
-        """Record whether an answer to a request for JSON contains JSON; an empty answer is ignored."""
+        """Record whether an answer to a request for JSON contains a brace; a blank answer is ignored."""
         if answer.strip():
             self.learn(model, "json", able="{" in answer, session=session)

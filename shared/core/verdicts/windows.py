@@ -17,6 +17,7 @@ REFUSALS = 2
 SMALLEST_WINDOW = 1_000
 """Smallest number in a refusal that can be a window."""
 LARGEST_WINDOW = 1_000_000_000
+"""Largest number in a refusal that can be a window."""
 _MOST_REFUSALS = 100
 
 
@@ -37,13 +38,14 @@ class _Belief:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NarrowedWindow:
-    """Model whose provider refuses requests that should fit into its window."""
+    """Model whose provider refuses requests that should fit into its window, as operators see it."""
 
     provider: str
     model: str
     window: int
     """Window in tokens that is assumed at present."""
     expected: int
+    """Window in tokens that the model should have."""
     sessions: tuple[int, ...] = ()
     """Internal ids of the sessions that met the refusals, newest first."""
 
@@ -51,7 +53,9 @@ class NarrowedWindow:
 class LearnedWindow:
     """Window in tokens of one model at one provider, learned from refusals of too long prompts.
 
-    A window is assumed for a time; a larger prompt that is accepted disproves it.
+    It is kept in the memory of this process and assumed for half an hour to a day; a larger prompt that is
+    accepted
+    disproves it.
     """
 
     def __init__(self, *, clock: Clock) -> None:
@@ -74,8 +78,11 @@ class LearnedWindow:
         """Record the window in tokens that a refusal names; return True if it is now assumed for every
         session.
 
-        `is_quoted` says that the number also occurs in the refused conversation: the server may repeat it, so
-        three sessions must meet it. A number outside `SMALLEST_WINDOW` to `LARGEST_WINDOW` is ignored.
+        That needs two refusals with this number. `is_quoted` says that the number also occurs in the refused
+        conversation:
+        the server may repeat it, so three sessions must meet it. A number outside `SMALLEST_WINDOW` to
+        `LARGEST_WINDOW` is
+        ignored.
         """
         if not SMALLEST_WINDOW <= maximum <= LARGEST_WINDOW:
             return False
@@ -97,7 +104,9 @@ class LearnedWindow:
         return belief.maximum if belief is not None and self._clock() < belief.until else None
 
     def list_sessions(self) -> tuple[int, ...]:
-        """Return the ids of sessions whose refusals named the assumed window, newest first."""
+        """Return the ids of sessions whose refusals named the assumed window, newest first; empty if none
+        is assumed.
+        """
         maximum = self.get_believed_maximum()
         found = (one.session for one in reversed(self._refusals) if one.maximum == maximum and one.session)
         return tuple(dict.fromkeys(found))
