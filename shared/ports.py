@@ -89,8 +89,7 @@ class ModelCard:
     """Properties of one model.
 
     `window` and `max_output` are in tokens; `window_known` is False if the window is a guess. `prices` is
-    None if
-    unknown. `capabilities` contains some of cache, tools, thinking, count_tokens, json and images.
+    None if unknown. `capabilities` contains some of cache, tools, thinking, count_tokens, json and images.
     """
 
     name: str
@@ -164,8 +163,7 @@ class Transcriber(Protocol):
         """Return the transcript of a recording. Raises only subclasses of ModelError.
 
         `language` is a guess such as `de`, empty for none. An error counts for other sessions than `session`
-        only after it
-        occurred in three of them; `session` is None outside of a session.
+        only after it occurred in three of them; `session` is None outside of a session.
         """
         ...
 
@@ -182,8 +180,7 @@ class Speaker(Protocol):
         """Return the bytes of a text read aloud, in the format `form`. Raises only subclasses of ModelError.
 
         An error counts for other sessions than `session` only after it occurred in three of them; `session`
-        is None outside
-        of a session.
+        is None outside of a session.
         """
         ...
 
@@ -197,8 +194,7 @@ class Reranker(Protocol):
         """Return indices of `passages`, the best first; None if there is no answer in time. Never raises.
 
         Indices may be missing. An error counts for other sessions than `session` only after it occurred in
-        three of them;
-        `session` is None outside of a session.
+        three of them; `session` is None outside of a session.
         """
         ...
 
@@ -216,10 +212,8 @@ class Encoder(Protocol):
         """Return the packed vector of each text, in order, and the name of the model even without texts.
 
         `question` True encodes the texts as questions. Raises EncoderEnded if the encoder cannot handle these
-        texts,
-        ModelUnavailable for other failures. An error counts for other sessions than `session` only after it
-        occurred in
-        three of them; `session` is None outside of a session.
+        texts, ModelUnavailable for other failures. An error counts for other sessions than `session` only
+        after it occurred in three of them; `session` is None outside of a session.
         """
         ...
 
@@ -369,10 +363,8 @@ class Tool(Protocol):
         """Run the tool and return its result for the model.
 
         The arguments match the schema. Raises ToolFailed, with a text for the model, if the work cannot be
-        done. A tool may
-        also have `output_chars`, the maximum characters of its result; `subject(arguments)`, a short text for
-        the person
-        who waits; and `server`, the name of its MCP server.
+        done. A tool may also have `output_chars`, the maximum characters of its result; `subject(arguments)`,
+        a short text for the person who waits; and `server`, the name of its MCP server.
         """
         ...
 
@@ -420,8 +412,7 @@ class ToolContext:
     """Circumstances of a tool call: the session, its person, and the turn in which the model calls it.
 
     `key` is unique for each call and the same when a call is repeated after a crash. `scope` is the name of
-    the agent;
-    `flush_id` is the memory flush that makes the call, None in an ordinary turn.
+    the agent; `flush_id` is the memory flush that makes the call, None in an ordinary turn.
     """
 
     session_id: int

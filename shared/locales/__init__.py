@@ -52,8 +52,7 @@ class Catalogue:
         """Return the text of a key with `values` inserted for its placeholders.
 
         Whole numbers are formatted as by `number`, and a whole number `count` selects the plural form. Raises
-        KeyError for
-        a key that is missing in English, and for a missing value that the text needs.
+        KeyError for a key that is missing in English, and for a missing value that the text needs.
         """
         return _PLACEHOLDER.sub(lambda name: self._shown(values[name[1]]), self._find(key, values))
 

@@ -275,8 +275,7 @@ def commands_for(
     """Return the commands offered to an audience on a channel, in the order of help.
 
     `/human` needs `humans`, `/voice` needs `speaks`, and `/sample` needs `demo`. `operator` includes commands
-    for
-    operators.
+    for operators.
     """
     return tuple(
         command
@@ -313,10 +312,8 @@ def compact_arguments(args: str) -> CompactArguments:
     """Return the parsed arguments of `/compact`.
 
     `on` or `off` alone switches automatic summaries; `at` with a number, `max` or `default` chooses the
-    limit.
-    `--force` may stand anywhere; all other words are the focus. Raises BadArguments for another option, and
-    for a
-    focus of more than 300 characters.
+    limit. `--force` may stand anywhere; all other words are the focus. Raises BadArguments for another
+    option, and for a focus of more than 300 characters.
     """
     words = args.replace("\N{EM DASH}", "--").split()
     if len(words) == 1 and words[0].casefold() in AUTOMATIC:

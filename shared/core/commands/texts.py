@@ -109,8 +109,7 @@ def note_list(
     """Return a titled, numbered list of notes in Markdown.
 
     `first` is the first number, `more` the number of notes not shown, 0 for none. `by_subject` adds a heading
-    for each
-    subject with several notes; the notes must then come from `group_by_subject`.
+    for each subject with several notes; the notes must then come from `group_by_subject`.
     """
     rest = [texts.say("memory_more", count=more)] if more > 0 else []
     if not by_subject:

@@ -92,8 +92,8 @@ def audit_patch(
     """Return the audit of the ledger that results from applying a model's changes to the former one.
 
     `source_text` is the text of the hidden messages. `limit` is the most tokens of the summary.
-    `may_be_empty`
-    accepts a ledger that says nothing; else that is a hard fault. Changes of unknown items are soft faults.
+    `may_be_empty` accepts a ledger that says nothing; else that is a hard fault. Changes of unknown items are
+    soft faults.
     """
     former = convert_to_ledger(former)
     patched = apply_patch(former, patch, identifiers=identifiers_of(source_words(source_text)))
@@ -126,8 +126,7 @@ def carry_over(
     """Return an accepted verdict whose ledger is the former one, for a model that found nothing new.
 
     Exact names of the source and required items are added; closed items are dropped. Its text may be as long
-    as
-    before, even above `limit` tokens.
+    as before, even above `limit` tokens.
     """
     lines = source_lines(source_text)
     kept = replace(former, items=tuple(item for item in former.items if item.closed is None))
@@ -459,8 +458,7 @@ def common_scores(
     """Return the scores `size`, `language` and `exact` of a summary.
 
     `size` is its share of the source's tokens, `language` 1.0 if the argument is True, else 0.0, `exact` the
-    share
-    of sampled names and numbers that it has.
+    share of sampled names and numbers that it has.
     """
     text = render_summary(ledger)
     source = count(source_text)
@@ -494,8 +492,7 @@ def scores_of(
     more.
 
     `grounded`: kept of the proposed items; `cited`: with sources; `valid_ids`: sources that the model was
-    shown;
-    `overlap`: words found in the cited lines; and those of `presence`. A share of nothing is 1.
+    shown; `overlap`: words found in the cited lines; and those of `presence`. A share of nothing is 1.
     """
     known = {item.id for item in former.items}
     proposed = [item for item in patched.items if item.id not in known]

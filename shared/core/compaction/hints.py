@@ -33,8 +33,7 @@ def find_clauses(names: Sequence[str], entries: Iterable[Entry]) -> dict[str, st
     """Return, by name, the clause in which each name first occurs; names without a clause are missing.
 
     A clause is the name with a few words around it. Messages of the person are searched before the
-    assistant's,
-    each in order; URLs have no clause, and secrets are removed first.
+    assistant's, each in order; URLs have no clause, and secrets are removed first.
     """
     left = dict.fromkeys(name for name in names if not URL.fullmatch(name))
     found: dict[str, str] = {}
@@ -61,8 +60,7 @@ def clause_of(name: str, text: str) -> str:
     """Return a name with up to four words before its first whole occurrence, within the same clause.
 
     Up to three words after it are taken only if fewer than two come before. Empty if the name does not occur,
-    has
-    no words around it, or the clause exceeds 60 characters.
+    has no words around it, or the clause exceeds 60 characters.
     """
     place = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
     if place is None:

@@ -58,8 +58,7 @@ def find_reached_mark(budget: ContextBudget, policy: ContextPolicy, context_toke
     """Return the name of the highest flush threshold that a context of this size has reached; None if none.
 
     With `flush_shares`, a context of exactly a share has reached it. Without them, the name is `near_limit`,
-    and
-    the context must exceed `flush_at`.
+    and the context must exceed `flush_at`.
     """
     timing = policy.timing
     if timing.flush_shares:
@@ -85,8 +84,7 @@ def due_threshold(
     """Return the name of the flush threshold that is due; None if none is.
 
     A threshold is due once per cycle, and only if an ended turn has not been read by a flush.
-    `context_tokens` is
-    the size of the context.
+    `context_tokens` is the size of the context.
     """
     threshold = find_reached_mark(budget, policy, context_tokens)
     if threshold is None or newest_ended(view) <= view.flushed_turn:
@@ -103,8 +101,7 @@ def next_portion(view: View, *, through: int, room: int) -> tuple[View, int]:
     """Return the view that one flush reads, and the number of the last turn in it.
 
     The whole view and `through` are returned if it fits into `room` estimated tokens, since the provider has
-    it
-    cached. Otherwise the view holds the oldest unread turns up to `through` that fit, at least one.
+    it cached. Otherwise the view holds the oldest unread turns up to `through` that fit, at least one.
     """
     if _tokens(view) <= room:
         return view, through
@@ -146,9 +143,8 @@ def next_job(
 
     Checked in order: compaction by turns or size, early flush, compaction of an idle session, hiding of turns
     outside a sliding window. `ahead` is the estimated size of the next turn in tokens; the context counts as
-    if it
-    were added. `ratio` is the model's tokens per estimated token; `cache_seconds` is how long the provider
-    caches.
+    if it were added. `ratio` is the model's tokens per estimated token; `cache_seconds` is how long the
+    provider caches.
     """
     due = _choose_job(
         view, budget=budget, policy=policy, context_tokens=context_tokens, ratio=ratio, model=model,
@@ -390,8 +386,7 @@ def backoff_seconds(ends: Sequence[JobEnd]) -> float:
     """Return for how many more seconds automatic compaction pauses after failures; 0 if it does not pause.
 
     `ends` are the ended jobs of the session, newest first. It pauses for 900 seconds after 3 failures in a
-    row.
-    Jobs of a person's command do not count.
+    row. Jobs of a person's command do not count.
     """
     failures, newest = 0, None
     for end in ends:

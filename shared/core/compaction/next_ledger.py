@@ -65,8 +65,7 @@ class LedgerPatch:
     """Changes to a ledger as a model proposes them, before the audit.
 
     `replace` has pairs of item id and new text, `close` pairs of item id and reason. An empty narrative keeps
-    the
-    former one.
+    the former one.
     """
 
     narrative: str = ""
@@ -91,8 +90,7 @@ def parse_ledger_patch(text: str) -> LedgerPatch | Unreadable:
     lines.
 
     Lines have the form `narrative: …` or `fact: text [#12]`. Returns Unreadable, with the reason, if the
-    answer has
-    neither; never raises.
+    answer has neither; never raises.
     """
     if not text.strip():
         return Unreadable(reason="the answer is empty")
@@ -119,10 +117,8 @@ def apply_patch(
     reason.
 
     Items that were closed before are dropped. At most `most_new` items are added; one with the text of an
-    open item
-    only adds its sources. `identifiers` are merged into those of the ledger. Unless `keep_form` is set,
-    sections of
-    the former ledger become items.
+    open item only adds its sources. `identifiers` are merged into those of the ledger. Unless `keep_form` is
+    set, sections of the former ledger become items.
     """
     if not keep_form:
         former = convert_to_ledger(former)
@@ -282,8 +278,7 @@ def join_ledgers(parts: Sequence[Ledger], form: SummaryForm) -> Ledger:
     """Return one ledger with the content of all parts, in order; item ids of the first part are kept.
 
     In a text form, texts of the same heading are joined; otherwise all parts become narrative and items.
-    Raises
-    TypeError for an empty sequence.
+    Raises TypeError for an empty sequence.
     """
     if form_of(form).is_text:
         return _join_texts(parts, form)

@@ -100,10 +100,8 @@ def flush_way(
     """Return how to ask a model for notes.
 
     `off` if notes are not `allowed`; `prefix` if `on_prefix`, after the cached chat; else the best separate
-    way that
-    fits; `code` if none does. A way fits if `can`, the model's abilities, has the one it needs, and its
-    `room` for
-    the transcript is at least 250 estimated tokens.
+    way that fits; `code` if none does. A way fits if `can`, the model's abilities, has the one it needs, and
+    its `room` for the transcript is at least 250 estimated tokens.
     """
     if not allowed:
         return "off"
@@ -120,8 +118,7 @@ def room_for_words(window: int, *, fixed: int, ratio: float) -> int:
     """Return the estimated tokens that one portion of a transcript may have; 0 or less if nothing fits.
 
     `window` is the model's, `fixed` the estimated tokens of the rules, `ratio` the model's tokens per
-    estimated
-    token.
+    estimated token.
     """
     return int((ROOM_SHARE * window - answer_tokens(window)) / ratio) - fixed
 

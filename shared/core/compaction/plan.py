@@ -34,8 +34,7 @@ NoReason = Literal["nothing_old", "open_turn_too_big", "pins", "unanswered", "ga
 
 `nothing_old`: all turns are kept; `open_turn_too_big`: the open turn fills the budget; `pins`: the rest is
 pinned; `unanswered`: the rest is not answered; `gain_too_small`: too little would be saved; `grows`: the
-context
-would become larger.
+context would become larger.
 """
 Turn = tuple[Entry, ...]
 
@@ -93,8 +92,7 @@ class CompactionPlan:
     """Turns that a compaction will hide, `from_turn` to `through_turn`, and the limits of its summary.
 
     `tokens_before` and `expected_after` are sizes of the context; `chunks` are the portions to be summarised,
-    in
-    order.
+    in order.
     """
 
     from_turn: int
@@ -154,10 +152,8 @@ def plan_compaction(
 
     `now_tokens` is the size of the context. `force` plans even if little is saved. `keep_turns` replaces the
     policy's number of newest turns to keep, down to its least; None keeps it. `summariser_window` is the
-    window of
-    the summary model in tokens; `ratio` is the chat model's tokens per estimated token. The open turn and
-    pins are
-    never hidden.
+    window of the summary model in tokens; `ratio` is the chat model's tokens per estimated token. The open
+    turn and pins are never hidden.
     """
     ended = tuple(turn for turn in turns_of(view.entries) if turn[0].turn != view.open_turn)
     open_tokens = _tokens((e for e in view.entries if e.turn == view.open_turn), ratio)
@@ -390,8 +386,7 @@ def find_oversized(entries: Iterable[Entry], summariser_window: int, ratio: floa
     """Return the `seq` of messages above half of the summary model's window, which requests only mention.
 
     `ratio` is the model's tokens per stored token. Tool results are never among them, since they are sent by
-    head
-    and tail.
+    head and tail.
     """
     most = floor(NAMED_SHARE * summariser_window)
     return frozenset(e.seq for e in entries if e.author != "tool" and ceil(whole_tokens(e) * ratio) > most)
@@ -410,8 +405,7 @@ def portions(
     tokens.
 
     A message above `limit` forms a portion alone. `even` makes portions similar in size, so that each has the
-    same
-    weight when they are summarised separately. `ratio` and `named` are as in `split_into_chunks`.
+    same weight when they are summarised separately. `ratio` and `named` are as in `split_into_chunks`.
     """
     total = source_tokens(entries, ratio, named)
     if total <= whole:
@@ -517,9 +511,8 @@ def render_source(
     """Return the messages as lines `[#12] person: text` below their dates, for a summary request.
 
     Long messages and results are shown by head and tail, those in `named` only mentioned. Secrets and the
-    program's
-    own additions are removed, and no text can imitate such a line. A turn without an answer ends with
-    `NOT_ANSWERED`. `zone` is that of the dates.
+    program's own additions are removed, and no text can imitate such a line. A turn without an answer ends
+    with `NOT_ANSWERED`. `zone` is that of the dates.
     """
     lines: list[str] = []
     date = ""
@@ -577,8 +570,8 @@ def source_dates(source_text: str) -> tuple[str, ...]:
 
 
 def source_words(source_text: str) -> str:
-    """Return the texts of the messages in a text that `render_source` made, one per line, without dates
-    and authors.
+    """Return the texts of the messages in a text that `render_source` made, one per line, without dates and
+    authors.
     """
     return "\n".join(line.text for line in source_lines(source_text))
 

@@ -152,8 +152,7 @@ class Ground:
         dates, names.
 
         Dates within 31 days of a day of the conversation are accepted, since they may be computed. Names of
-        German texts
-        are not checked.
+        German texts are not checked.
         """
         addresses = [m[0] for pattern in (URL, EMAIL) for m in pattern.finditer(text)]
         for address in addresses:
@@ -346,8 +345,7 @@ def check_title(raw: str, source_text: str, former: Ledger) -> str:
     """Return a model's title as it may be shown, at most 60 characters.
 
     Empty if it is blank, a refusal, in another language than the source, or not supported by source and
-    former
-    ledger.
+    former ledger.
     """
     told = strip_invisible(" ".join(raw[:_RAW_CHARS].split())).strip(_AROUND)
     unusable = is_blank(told) or is_refusal(told) or language_fault(told, source_text)

@@ -71,10 +71,8 @@ def saves_together(costs: Costs, *, writer: Prices | None, chat: Prices | None, 
     requests.
 
     A second model must save more than a tenth of the price of hidden turns and summary to be preferred.
-    `writer` and
-    `chat` are the prices of the two models; returns False if one is unknown (None). `same` says that the chat
-    model
-    is the only writer.
+    `writer` and `chat` are the prices of the two models; returns False if one is unknown (None). `same` says
+    that the chat model is the only writer.
     """
     if same:
         return _WRITTEN_FACTOR * costs.instruction_tokens < costs.source_tokens
@@ -127,10 +125,8 @@ def summary_request(
     form.
 
     `focus` is what the person wants stressed, None or empty for nothing. `language` is an IETF tag, None for
-    the main
-    language of the transcript; `most_words` is the limit in words, 0 for none; `titled` also requests a
-    title.
-    Foreign text is fenced by tags that it cannot contain.
+    the main language of the transcript; `most_words` is the limit in words, 0 for none; `titled` also
+    requests a title. Foreign text is fenced by tags that it cannot contain.
     """
     shape = form_of(form)
     fence = _fence(source_text, focus or "")
@@ -183,8 +179,7 @@ def warm_instruction(
     """Return the user message that requests a summary after the unchanged chat, from the chat model.
 
     The chat above already shows messages and former summary, so the message lists only numbers and
-    beginnings.
-    `with_notes` also requests memory notes; other parameters are those of `summary_request`.
+    beginnings. `with_notes` also requests memory notes; other parameters are those of `summary_request`.
     """
     shape = form_of(form)
     fence = _fence(source_text, focus or "")
@@ -489,8 +484,7 @@ def describe_form(
     """Return the instruction at the end of a request that describes the form of the answer.
 
     `most_words` is its limit in words, 0 for none. `notes` are rules for notes in the same answer, which only
-    the
-    ledger has; `titled` also requests a title. `former` is the summary that the answer continues, perhaps
+    the ledger has; `titled` also requests a title. `former` is the summary that the answer continues, perhaps
     empty.
     """
     length = f"Use at most {most_words} words. " if most_words else ""

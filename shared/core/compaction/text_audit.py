@@ -77,8 +77,7 @@ def audit_text(
     it.
 
     Sentences with a fault are removed, which is a soft fault. `limit` is the most tokens of text and items; a
-    text up
-    to twice as long is cut, and `too_long` then says so.
+    text up to twice as long is cut, and `too_long` then says so.
     """
     lines = source_lines(source_text)
     ground = Ground.of(source_text, convert_to_ledger(former))

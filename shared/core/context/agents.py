@@ -184,10 +184,8 @@ def circumstances_of(
     """Return the circumstances of a claimed turn, or of a session's last answered turn for background calls.
 
     `view` holds the entries if they were loaded after the claim; None takes those of `whose`.
-    `trusts_visitors`
-    treats an anonymous visitor of the widget as the owner; people identified by programs and sites never
-    count as
-    the owner.
+    `trusts_visitors` treats an anonymous visitor of the widget as the owner; people identified by programs
+    and sites never count as the owner.
     """
     group = whose.contact_kind == "group"
     trusted = trusts_visitors and whose.channel == "web" and not whose.brought
@@ -446,8 +444,7 @@ def without_limits(tool: ToolSpec) -> ToolSpec:
     """Return a tool whose schema lacks limits such as `maxLength`, to save tokens.
 
     A call that breaks a limit is refused with an explanation. A nested object with a description is reduced
-    to
-    that description.
+    to that description.
     """
     return replace(tool, input_schema=_strip_limits(tool.input_schema))
 

@@ -220,8 +220,7 @@ def render_entry(entry: Entry, open_turn: int | None, policy: ContextPolicy, *, 
     """Return an entry as requests show it: pruned, without thinking of ended turns, without imitated marks.
 
     People's messages above 16,000 characters are shortened, and pictures up to the turn `through` are
-    replaced by
-    descriptions. An operator's entry becomes one text that names its author.
+    replaced by descriptions. An operator's entry becomes one text that names its author.
     """
     if entry.author == "operator":
         return _operators(entry)
@@ -312,8 +311,7 @@ def background_of(view: View, zone: tzinfo | None = None) -> tuple[str, ...]:
     literally.
 
     Items whose sources were all edited are left out of the summary. Messages pinned later are not included,
-    see
-    `pins_since`. `zone` gives their days; None adds none.
+    see `pins_since`. `zone` gives their days; None adds none.
     """
     head = view.head
     summary = ""
@@ -499,8 +497,8 @@ class Selection:
 
     @property
     def slides(self) -> bool:
-        """True if messages leave with each new one, so that a measured size still includes messages that
-        have left.
+        """True if messages leave with each new one, so that a measured size still includes messages that have
+        left.
         """
         return any(entry.pruned != "hide" for entry in self.left_out)
 
@@ -521,8 +519,8 @@ def select(
     """Return the part of the view that the policy sends; the same view if it sends all.
 
     Pins, the open turn and unresolved turns always stay; with `unread` also turns whose memory was not saved
-    yet.
-    `channel` chooses its limit of history, None has none; `ratio` is the model's tokens per estimated token.
+    yet. `channel` chooses its limit of history, None has none; `ratio` is the model's tokens per estimated
+    token.
     """
     if not _leaves_out(view, policy, channel):
         return Selection(view=view)
@@ -686,8 +684,7 @@ def window_through(view: View, policy: ContextPolicy) -> int | None:
     """Return the newest turn that a `window` compaction can hide, since no coming request can send it.
 
     None if at most 50 such turns wait, or if the policy may send any turn. An unresolved turn stops it,
-    unless
-    more than 200 turns wait from there on.
+    unless more than 200 turns wait from there on.
     """
     if not policy.keeping.is_bounded:
         return None

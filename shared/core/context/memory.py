@@ -54,8 +54,7 @@ def note_from(arguments: Mapping[str, Any], *, like: NewNote | None = None) -> N
     """Return a note made of a model's or a person's arguments; it is not stored.
 
     Missing or invalid fields are those of `like`, or the defaults if it is None. Raises BadNote for an
-    unusable
-    `text` or `event_date`.
+    unusable `text` or `event_date`.
     """
     before = like or NewNote(kind="fact", text="")
     raw = arguments.get("text")
@@ -148,8 +147,7 @@ def gist_of(text: str) -> tuple[int, ...]:
     """Return a text's words as 16-bit hashes, sorted, each once.
 
     By these, nearly equal texts are recognised, but the text cannot be read. Hashes of numbers and negations
-    have
-    one bit more.
+    have one bit more.
     """
     return tuple(sorted({_gist(word) for word in normalise(text).split()}))
 
@@ -192,10 +190,8 @@ def authority_of(
     """Return the author of a note: `person` if the person said most of its words, else `tool` or `assistant`.
 
     `said` are the person's texts in the turns of the note, `before` their other readable texts, `foreign`
-    texts of
-    others. Names, numbers and addresses found only in `foreign` always make it a tool's. So do, if the person
-    did
-    not say most of it, `tools_used` or half of the unsaid words being foreign.
+    texts of others. Names, numbers and addresses found only in `foreign` always make it a tool's. So do, if
+    the person did not say most of it, `tools_used` or half of the unsaid words being foreign.
     """
     wanted = _stems(text) - _OF_THE_GENRE
     theirs = wanted & _stems_of_all(said)

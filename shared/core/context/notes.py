@@ -48,8 +48,7 @@ class NoteSource:
     """Owner of a note, and the turns from which it was taken.
 
     `from_turn` and `through_turn` are None for a command, which has no turns; `flush_id` is the memory flush
-    that
-    made the note, None for another cause.
+    that made the note, None for another cause.
     """
 
     session_id: int

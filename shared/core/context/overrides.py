@@ -38,8 +38,7 @@ def deployment_policy(
     """Return the policy of a preset in the operator's window, with the operator's settings `given`.
 
     `context_window` is in tokens, None for the preset's own. Raises ContradictoryPolicy for an unknown preset
-    and
-    for settings that contradict each other.
+    and for settings that contradict each other.
     """
     chosen = preset(name)
     inside = chosen if context_window is None else fit_to_window(chosen, context_window)
@@ -92,8 +91,7 @@ def parse_history_turns(text: str) -> tuple[tuple[str, int], ...]:
     `CHANNELS`.
 
     An empty text gives none. Raises ValueError, with a reason for people, for an unknown channel or a number
-    below
-    1.
+    below 1.
     """
     found: dict[str, int] = {}
     for word in text.replace(",", " ").split():

@@ -230,8 +230,7 @@ def flush_instruction(*, most_notes: int = LEAST_NOTES, now: str = "", has_notes
     shown.
 
     `now` is the time of the last message, empty leaves it out. `has_notes` says that the person has notes and
-    that
-    the request offers the tools to change them.
+    that the request offers the tools to change them.
     """
     clock = f"\nThe last message was written on {now}." if now else ""
     changed = (
@@ -285,8 +284,8 @@ def reminder_entry(text: str, *, asked: str, due: str) -> str:
 
 
 def operator_text(text: str) -> str:
-    """Return an operator's message to the person as the model reads it, framed as written by a human on
-    the team.
+    """Return an operator's message to the person as the model reads it, framed as written by a human on the
+    team.
     """
     return (
         "[Message from the operator: a human on the team wrote this to the person, who has read it. You did "

@@ -51,8 +51,7 @@ class RecallQuery:
     """Query of recall, made from a message or from a call of the tool.
 
     `after` and `before` bound the time of passages, `from_seq` and `through_seq` the numbers of messages;
-    None sets
-    no bound. Words are in lower case.
+    None sets no bound. Words are in lower case.
     """
 
     session_id: int

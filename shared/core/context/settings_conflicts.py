@@ -48,8 +48,7 @@ def contradiction(preset: str, numbers: Mapping[str, Any]) -> str | None:
     """Return why no conversation is possible with these settings, in English; None if one is possible.
 
     `numbers` are as in `misfits`. A fifth of the window is assumed for tools. Raises ContradictoryPolicy for
-    an
-    unknown preset.
+    an unknown preset.
     """
     given = {name: value for name, value in numbers.items() if name != WINDOW}
     deployment_policy(preset)

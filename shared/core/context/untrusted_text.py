@@ -75,8 +75,7 @@ def defuse(text: str, *, foreign: bool = True, keep_fences: bool = False) -> str
     """Return the text with imitated marks, roles and notes of the program replaced by similar signs.
 
     `foreign` False is for a person's own text, which is changed as little as possible. `keep_fences` keeps
-    the
-    fences that `fence_text` made. Repeating the call changes nothing.
+    the fences that `fence_text` made. Repeating the call changes nothing.
     """
     if not text.isascii() and _UNSEEN.search(text):
         text = _SMUGGLED.sub("", text)
@@ -127,9 +126,8 @@ def fence_text(kind: str, text: str, *, source: str = "") -> str:
     """Return foreign text, defused, inside tags that mark it as data of this `kind` from `source`.
 
     `kind` is a fixed word, such as `knowledge` or `page`; an empty `source` is left out. Use it for text that
-    is
-    added while a request is built. Stored text, such as a tool's result, is a block and is defused when it is
-    sent.
+    is added while a request is built. Stored text, such as a tool's result, is a block and is defused when it
+    is sent.
     """
     named = f' from="{label(source)}"' if source else ""
     return f'{FENCE}"{kind}"{named}>\n{defuse(text)}\n</{FENCE_TAG}>'
@@ -221,8 +219,7 @@ def unread_file_text(name: str, kind: str, reason: str, *, megabytes: float = 0,
     """Return the notice, in English for the model, that a file of the person could not be read.
 
     `kind` is a word such as `file`, used for a file without name; `reason` is a key such as `file_empty`, and
-    an
-    unknown one gives a general sentence. `megabytes` is the limit for `file_too_large`.
+    an unknown one gives a general sentence. `megabytes` is the limit for `file_too_large`.
     """
     why = _WHY_NOT_READ.get(reason, "it could not be read").format(megabytes=megabytes)
     named = label(name, nameless=kind)

@@ -262,8 +262,7 @@ def event_payload(
     """Return the payload of a `handover` event for the person's client, with the key `state`.
 
     In state `human` it also has the operator's `name` and `picture` (a key, left out if empty). In `waiting`
-    it
-    has `reason` if `asked_by` is `person`, since the assistant's reasons are for operators.
+    it has `reason` if `asked_by` is `person`, since the assistant's reasons are for operators.
     """
     payload: dict[str, Any] = {"state": state}
     if state == "human":

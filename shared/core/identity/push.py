@@ -77,8 +77,7 @@ def parse_target(
     """Return the push target of a browser's subscription, whose keys are in base64url; it is not stored.
 
     `services` are origins of the deployment's own push services, which may be private. Raises BadSubscription
-    for
-    bad keys, and for any other address that is not public https.
+    for bad keys, and for any other address that is not public https.
     """
     try:
         if origin_of(endpoint) not in services:

@@ -35,8 +35,7 @@ def parse_working_hours(text: str, zone: str) -> WorkingHours | None:
     """Return the hours that a text such as `Mo-Fr 9-17:30 Europe/Berlin` names; None for a blank text.
 
     None means always open. `zone` is the time zone if the text names none. Raises ValueError for text of
-    another
-    form, for an unknown zone, and for hours that end before they begin.
+    another form, for an unknown zone, and for hours that end before they begin.
     """
     text = text.strip()
     if not text:

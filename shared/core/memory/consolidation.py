@@ -23,8 +23,7 @@ class LiveNote:
     """Note as the tidying compares it; `gist` holds hashes of its words.
 
     `scope` is the person's agent; notes of different scopes are never compared. `expired` is True if the note
-    is
-    marked already.
+    is marked already.
     """
 
     id: int
@@ -55,8 +54,7 @@ def plan_tidying(notes: Sequence[LiveNote], *, today: date) -> TidyPlan:
     """Return which notes are duplicates of another in their scope, and which are newly outdated on `today`.
 
     Of two nearly equal notes, the one of more authority stays, else the newer one. If the duplicates are more
-    than a
-    quarter of the notes, none is dropped, and `refused` is their number.
+    than a quarter of the notes, none is dropped, and `refused` is their number.
     """
     doubles: list[tuple[int, int]] = []
     scopes: dict[str, list[LiveNote]] = defaultdict(list)

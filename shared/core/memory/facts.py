@@ -50,8 +50,7 @@ def find_cited(ledger: Ledger, question: Question) -> Mapping[int, CitedFact]:
     """Return, by message `seq`, the ledger item that cites it and fits the question best; empty if none fits.
 
     Only the newest 400 open items with a source and two words of the question count. The rarer a word is
-    among the
-    items, the more it counts. At most 24 messages are returned.
+    among the items, the more it counts. At most 24 messages are returned.
     """
     items = [item for item in ledger.items if item.closed is None and item.sources][-ITEMS_LOOKED_AT:]
     asked = stems_of(" ".join(question.words))

@@ -52,8 +52,7 @@ def split_markdown(text: str) -> tuple[Passage, ...]:
     """Return the passages of a Markdown text in order, split at headings; a heading includes those above it.
 
     Text before the first heading has an empty one. Headings in code blocks do not count. A section of more
-    than 300
-    words gives several passages.
+    than 300 words gives several passages.
     """
     passages: list[Passage] = []
     way: list[tuple[int, str]] = []

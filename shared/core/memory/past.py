@@ -98,8 +98,7 @@ def group_turns(messages: Iterable[PastMessage]) -> Iterator[PastTurn]:
     """Yield the messages, which are in order of time, grouped into turns, each as soon as it is complete.
 
     A turn ends with the assistant's answer, with a pause of an hour, or after 20 messages. Starting again at
-    the first
-    message of any turn gives the same turns.
+    the first message of any turn gives the same turns.
     """
     waiting: list[PastMessage] = []
     for message in messages:
@@ -196,8 +195,7 @@ class ImportFile:
     """Uploaded export of a person, with the progress of its upload and import.
 
     `size` and `received` are bytes. `me` is the person's name in the export, empty until it is chosen;
-    `error` is
-    empty unless it failed.
+    `error` is empty unless it failed.
     """
 
     id: int

@@ -113,8 +113,7 @@ class ImportBudget:
         """Return whether the worst case of these calls fits into the budget, after what was spent.
 
         Each call is its input tokens, output tokens, and prices (None if unknown); with an unknown price the
-        limit of
-        tokens applies, too. `anonymous` uses the budget of a visitor.
+        limit of tokens applies, too. `anonymous` uses the budget of a visitor.
         """
         micro = spent.micro
         tokens = spent.input_tokens + self.output_weight * spent.output_tokens
@@ -159,8 +158,7 @@ def choose_range(turns: Sequence[TurnSize]) -> int:
     """Return how many of the first turns one summary covers; 0 without turns.
 
     They have at most 12,000 tokens, except for a single larger turn. The range ends with a conversation if
-    one ends in
-    its second half.
+    one ends in its second half.
     """
     size, taken = 0, 0
     for turn in turns:

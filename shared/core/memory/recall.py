@@ -219,8 +219,7 @@ class Ranked(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
     """Text of the passages recalled for one turn, empty if there are none; `short` replaces it if the request
-    must
-    shrink.
+    must shrink.
     """
 
     text: str = ""
@@ -248,8 +247,7 @@ def rank_passages(
     first.
 
     `spans` are days that the message names. `cited` are facts by `seq` of the message that they cite in the
-    session
-    `session_id`, None without facts. Passages that the question itself contains are left out.
+    session `session_id`, None without facts. Passages that the question itself contains are left out.
     """
     found = [passage for passage in search.found if passage.lane in search.frequencies]
     named = _select_named(search, found, question.text)
@@ -698,8 +696,7 @@ def pack_passages(
     """Return the best passages that fit into `limit_tokens`, by time, with those of files last.
 
     `items` come best first. A passage contained in one already taken is left out. Of two on the same subject,
-    the later
-    is marked. `session_id` and `today` are as in `render_passages`, whose text is measured.
+    the later is marked. `session_id` and `today` are as in `render_passages`, whose text is measured.
     """
     taken: list[Found] = []
     said: list[str] = []
@@ -759,8 +756,7 @@ def render_passages(passages: Iterable[Found], *, session_id: int, today: date |
     """Return passages as text, in the given order, each below a line with its day.
 
     Passages of files stand below a separate line. With `today`, the line says how long ago the day was; None
-    leaves it
-    out. Messages of the session `session_id` are cited by number. Secrets are removed.
+    leaves it out. Messages of the session `session_id` are cited by number. Secrets are removed.
     """
     lines: list[str] = []
     day = None

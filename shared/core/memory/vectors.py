@@ -58,8 +58,7 @@ def pack_vector(vector: Sequence[float], middle: Sequence[float]) -> bytes:
     length.
 
     Raises ValueError if the lengths of both differ, if it has fewer than 64 or more than 4,096 numbers, or if
-    one is
-    not finite.
+    one is not finite.
     """
     moved = [number - mean for number, mean in zip(vector, middle, strict=True)]
     length = math.hypot(*moved)

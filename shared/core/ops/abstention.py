@@ -139,8 +139,7 @@ def judge_by_rules(question: EvalQuestion, answer: str) -> Verdict:
     judged.
 
     `right` if it contains one of the right answers, even beside an admission; else `abstained` if it admits
-    not to
-    know or is blank; else `invented`.
+    not to know or is blank; else `invented`.
     """
     answer = answer[:JUDGED_CHARS]
     if any(_is_said(answer, expected) for expected in question.answers):
@@ -160,8 +159,7 @@ def with_abstention(talks: Sequence[EvalTalk], *, unanswerable: int, answerable:
     each.
 
     About half of the unanswerable questions come from the talk's own list; the others were asked about
-    another
-    talk. The same talks always get the same questions.
+    another talk. The same talks always get the same questions.
     """
     return tuple(
         replace(

@@ -54,8 +54,8 @@ class Manifest:
     """Description of a backup: its files with checksums, and the versions that made it.
 
     `counts` has the numbers of conversations, messages, notes and files. `key_id` identifies the secret key
-    without revealing it. `floor` is the
-    oldest schema that the program which made the backup can upgrade; empty before 0.2.0.
+    without revealing it. `floor` is the oldest schema that the program which made the backup can upgrade;
+    empty before 0.2.0.
     """
 
     made_at: datetime

@@ -63,8 +63,8 @@ class EvalFigures:
     """Totals of one conversation's model calls.
 
     Tokens are `fresh` (plain input), `cached` (read from the cache), `written` (to the cache) and `out`;
-    `micro` is
-    in micro-dollars, without the `unpriced_calls`. `context_tokens` is the size of the last context.
+    `micro` is in micro-dollars, without the `unpriced_calls`. `context_tokens` is the size of the last
+    context.
     """
 
     compactions: int = 0
@@ -193,8 +193,8 @@ def estimate_talk(
     """Return the estimated cost of one talk under one preset; tool rounds are not included.
 
     Summaries are priced like calls of the chat model. `compactions` is the number of planned summaries,
-    `count`
-    estimates the tokens of a text. `prices` None means unknown: then only the number of calls is estimated.
+    `count` estimates the tokens of a text. `prices` None means unknown: then only the number of calls is
+    estimated.
     """
     calls = tuple(_calls(talk, budget, compactions, count))
     likely = [cost_micro(usage, prices) for usage in calls]

@@ -55,8 +55,8 @@ def _dollars(row: EvalRow) -> str:
 
 
 def draw_picture(rows: Sequence[EvalRow], *, title: str) -> str:
-    """Return an SVG picture with a bar of kept facts for each preset, besides its compactions, dollars
-    and seconds.
+    """Return an SVG picture with a bar of kept facts for each preset, besides its compactions, dollars and
+    seconds.
     """
     height = _TOP + _ROW * len(rows) + 20
     opening = (

@@ -35,14 +35,11 @@ def plan_hiding(
     view: View, policy: ContextPolicy, *, budget: ContextBudget, context_tokens: int, ratio: float = 1.0
 ) -> tuple[PruneDecision, ...]:
     """Return decisions to hide old messages of the assistant and its tools, until the context is at 90
-    percent of the
-    threshold.
+    percent of the threshold.
 
     Empty below the threshold, and if a summary can be made instead. Call it at the start of a turn only.
-    Messages of
-    people, pins, recent and unresolved turns, and messages that the newest summary cites stay. `ratio` is the
-    model's
-    tokens per estimated token.
+    Messages of people, pins, recent and unresolved turns, and messages that the newest summary cites stay.
+    `ratio` is the model's tokens per estimated token.
     """
     at = hiding_threshold(policy, budget)
     if at is None or context_tokens < at:

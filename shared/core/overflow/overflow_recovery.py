@@ -74,11 +74,9 @@ def fit(
     is stored.
 
     First, the oldest turns are replaced by a digest, about `step` estimated tokens at a time (None: a quarter
-    of
-    `hard`); then pictures by descriptions; then the longest texts are cut. The result depends on the view
-    alone.
-    `ratio` is the model's tokens per estimated token; `opens` says that the model can read artifacts. Raises
-    ContextBudgetExceeded if nothing more can be cut.
+    of `hard`); then pictures by descriptions; then the longest texts are cut. The result depends on the view
+    alone. `ratio` is the model's tokens per estimated token; `opens` says that the model can read artifacts.
+    Raises ContextBudgetExceeded if nothing more can be cut.
     """
     shrunk = Shrunk(view=view, context=build(view))
     if _fits(shrunk, hard, ratio):
@@ -139,8 +137,7 @@ def replace_with_digest(
     """Return a copy of the view with turns up to `through` replaced by a digest of at most `most` tokens.
 
     None if there are no such turns, or all their messages are pinned. With `unresolved`, turns without an
-    answer or
-    with a failed last step stay; pinned messages become pins.
+    answer or with a failed last step stay; pinned messages become pins.
     """
     hidden = tuple(entry for entry in view.entries if entry.turn <= through)
     source = tuple(entry for entry in hidden if not entry.pinned)

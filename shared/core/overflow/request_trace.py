@@ -48,8 +48,7 @@ class Piece:
     """Block of a request, or one that was left out of it (`sent` is False).
 
     `seq`, `turn` and `author` are those of its entry; None or empty for a piece of no entry. `failed` is True
-    for an
-    error of a tool.
+    for an error of a tool.
     """
 
     part: Part
@@ -124,8 +123,8 @@ def pieces_of(
     """Return all pieces of a request in its order, unsent ones at the place where they would be.
 
     `system`, `tools` and `messages` are the request; `recall` and `runtime_facts` are texts in it, by which
-    they are
-    recognised. `left_out` are live entries that the policy did not send, of which the newest 60 are included.
+    they are recognised. `left_out` are live entries that the policy did not send, of which the newest 60 are
+    included.
     """
     return (
         *_system(system),

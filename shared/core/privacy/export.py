@@ -189,8 +189,7 @@ def markdown_start(head: ExportHead, texts: Catalogue, *, at: datetime, verbatim
     """Return the beginning of a Markdown export: front matter (JSON, which is YAML), notes and further rows.
 
     `texts` has the headings in the reader's language. `verbatim` True is for a reader other than the writer:
-    all texts
-    are shown literally, so that nothing in them is rendered.
+    all texts are shown literally, so that nothing in them is rendered.
     """
     newest = _newest(head)
     front: dict[str, Any] = {

@@ -214,8 +214,8 @@ def portion(
     """Return at most `most` tokens of a text, 150 of them for its header, from the character `offset` on.
 
     With `find`, in any case of letters, the portion begins up to 300 characters before the next occurrence,
-    but
-    not before `offset`. Raises ArtifactNotReadable if `offset` is outside the text or `find` does not occur.
+    but not before `offset`. Raises ArtifactNotReadable if `offset` is outside the text or `find` does not
+    occur.
     """
     if not 0 <= offset < len(body):
         raise ArtifactNotReadable(

@@ -93,8 +93,7 @@ def budget_for(policy: ContextPolicy, window: int, max_output: int, fixed: int) 
     """Return the budget of a model under a policy, in tokens.
 
     `window` and `max_output` are the model's limits, `fixed` is the size of system text and tools. Raises
-    NoRoom
-    if they leave nothing for a conversation.
+    NoRoom if they leave nothing for a conversation.
     """
     usable = policy.usable_window(window)
     out = min(policy.max_output, max_output, math.floor(policy.max_output_share * usable))
@@ -168,8 +167,7 @@ def pressure(budget: ContextBudget, context_tokens: int) -> Pressure:
     """Return what a context of `context_tokens` tokens needs.
 
     `calm` needs nothing, `flush` a saving of memory, `compact` a compaction, `overflow` exceeds `hard`. A
-    context
-    of exactly a threshold's size has not passed it.
+    context of exactly a threshold's size has not passed it.
     """
     if context_tokens > budget.hard:
         return "overflow"

@@ -129,8 +129,7 @@ class ContextPolicy:
         `estimate`.
 
         `reported` is the provider's count, None if unknown; `ratio` is the model's tokens per estimated
-        token, by
-        which the count is divided.
+        token, by which the count is divided.
         """
         return reply_tokens(
             blocks, exact=self.exact_outputs, reported=reported, ratio=ratio, estimate=estimate
@@ -195,8 +194,7 @@ def apply_values(policy: ContextPolicy, values: Mapping[str, Any]) -> ContextPol
     """Return the policy with these settings changed, and checked; here None is a value like others.
 
     Setting `keep_turns` also lets the kept turns take half the budget. Raises ContradictoryPolicy if the
-    result
-    contradicts itself, TypeError for an unknown name.
+    result contradicts itself, TypeError for an unknown name.
     """
     most = max(policy.keeping.tail_share_most, 0.5)
     room = {} if values.get("keep_turns") is None else {"tail_share_most": most}
@@ -209,8 +207,7 @@ def fit_to_window(policy: ContextPolicy, context_window: int) -> ContextPolicy:
     """Return the policy for an operator's window of `context_window` tokens, checked.
 
     `reserve` and `flush_threshold` shrink if they would not fit. Raises ContradictoryPolicy if the result
-    still
-    contradicts itself.
+    still contradicts itself.
     """
     least_left = min(policy.reserve_leaves, int(policy.reserve_leaves_share * context_window))
     reserve = min(policy.reserve, context_window - least_left)

@@ -49,8 +49,7 @@ def decision_for(
     rules.
 
     The form is None if all stay whole; the texts are None if the form alone gives them. `names` has the tool
-    of
-    each call id; `form_of` decides where no rule of the tool does.
+    of each call id; `form_of` decides where no rule of the tool does.
     """
     results = tool_results(entry.blocks)
     rules = pruning.prune_rules

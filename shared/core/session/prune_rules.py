@@ -28,8 +28,8 @@ _MOST_CHARS = 1_000_000
 
 
 class BadPruneRules(EvertalkError):
-    """Section `pruning` of an agent's configuration that cannot be used; `reason` names every mistake and
-    its place.
+    """Section `pruning` of an agent's configuration that cannot be used; `reason` names every mistake and its
+    place.
     """
 
     sentence = "An agent's `pruning` section cannot be used; names the place."
@@ -67,8 +67,8 @@ class PruneRules:
     """Functions of plug-ins, in the order in which they are tried."""
 
     def of(self, tool: str) -> ToolRule | None:
-        """Return the first rule that fits a tool's name, `never` for tools in `deny`; None if only the
-        policy applies.
+        """Return the first rule that fits a tool's name, `never` for tools in `deny`; None if only the policy
+        applies.
         """
         name = tool.casefold()
         for glob in self.deny:

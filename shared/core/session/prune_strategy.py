@@ -84,8 +84,8 @@ class PruneStrategy:
         return len(text) > self.prune_over_chars
 
     def is_clearable(self, text: str) -> bool:
-        """Return whether a tool result has more than `prune_clear_over_chars` characters, so that
-        clearing it saves.
+        """Return whether a tool result has more than `prune_clear_over_chars` characters, so that clearing it
+        saves.
         """
         return len(text) > self.prune_clear_over_chars
 

@@ -53,10 +53,8 @@ def plan_pruning(
     cache.
 
     `cache_cold` says that the provider's cache has expired, which makes any batch worth it, `cache_long` that
-    the
-    cache is written for an hour. `open_turn` is the turn being answered, None if there is none. Decisions
-    that
-    are stored in the entries are not returned again, and nothing is stored here.
+    the cache is written for an hour. `open_turn` is the turn being answered, None if there is none. Decisions
+    that are stored in the entries are not returned again, and nothing is stored here.
     """
     pruning = policy.pruning
     if not pruning.works_by_age or not _has_results(entries):
@@ -82,8 +80,7 @@ def prune_to_target(
     """Return the fewest decisions that save `save` estimated tokens, oldest entries first, in order of `seq`.
 
     `forms` are tried in their order. The decisions save less if there are not enough old, long results; they
-    are
-    empty if `save` is not positive.
+    are empty if `save` is not positive.
     """
     if save <= 0 or not _has_results(entries):
         return ()
@@ -114,8 +111,7 @@ def clear_first(
     `compact_at`.
 
     Returns none for a context of at most `compact_at` tokens, or without the setting `prune_first`. `ratio`
-    is
-    the model's tokens per estimated token.
+    is the model's tokens per estimated token.
     """
     if not policy.pruning.clears_above_limit or context_tokens <= budget.compact_at:
         return ()

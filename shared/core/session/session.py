@@ -88,8 +88,7 @@ class Compaction:
     """Stored compaction: it hides the turns `from_turn` to `through_turn`, both included.
 
     `summary_text` and `ledger` replace them in requests; both are empty for kinds without a summary. `tokens`
-    is
-    the size of the text.
+    is the size of the text.
     """
 
     id: int
@@ -150,8 +149,8 @@ class CompactionBackoff:
     until_turn: int
 
     def holds(self, *, limit: int, model: str, pins: tuple[int, ...], turn: int) -> bool:
-        """Return whether the pause still applies to a session in this state; the limit may have changed
-        by a tenth.
+        """Return whether the pause still applies to a session in this state; the limit may have changed by a
+        tenth.
         """
         same = (self.model, self.pins) == (model, pins)
         near = abs(limit - self.limit) <= _SAME_LIMIT * self.limit

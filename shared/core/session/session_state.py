@@ -20,8 +20,7 @@ class SessionState:
     """Session as a job or a command loads it: its owner, settings, sizes, and view with entries.
 
     `answered_turn` is the newest answered turn, `head_id` the compaction in force, `redo_id` the undone one
-    that
-    can be restored; ids are None if there is none. `context_limit` and `fixed_tokens` are tokens.
+    that can be restored; ids are None if there is none. `context_limit` and `fixed_tokens` are tokens.
     """
 
     session_id: int
@@ -124,8 +123,7 @@ class NewCompaction:
     """Compaction that was planned, written and audited, and is ready to be committed; nothing is stored yet.
 
     Ranges include both ends. `cost_micro` is in micro-dollars, None if unknown; `flush_id` is the memory
-    flush
-    before it, None if there was none.
+    flush before it, None if there was none.
     """
 
     kind: CompactionKind
@@ -298,8 +296,7 @@ def build_window_compaction(view: View, through_turn: int, *, flush_id: int | No
     commit.
 
     It keeps the present summary. `flush_id` is the memory flush before it, None without one. Raises
-    ValueError if
-    no live entry has such a turn.
+    ValueError if no live entry has such a turn.
     """
     seqs = [entry.seq for entry in view.entries if entry.turn <= through_turn]
     head = view.head

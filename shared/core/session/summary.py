@@ -206,8 +206,7 @@ def sections_in(text: str, form: Form) -> tuple[Section, ...]:
     """Return the non-empty sections of a Markdown text in the order of the form, unknown headings last.
 
     A form without headings takes the whole text as one section. Text before the first heading is a section
-    with
-    an empty heading. Lines of code are never headings.
+    with an empty heading. Lines of code are never headings.
     """
     if not form.headings:
         return (Section(heading="", text=text.strip()),) if text.strip() else ()
@@ -300,9 +299,9 @@ def fit_ledger(ledger: Ledger, limit: int, count: Count) -> Ledger:
     """Return the ledger shortened until its summary has at most `limit` tokens; unchanged if it fits.
 
     Identifiers and topics are dropped first; then items are closed with the reason `LEFT_OUT`, by kind and
-    oldest
-    first, a person's own last; then the narrative is cut. In a summary of sections, items and narrative get a
-    third of `limit`, and the longest sections are cut. The result may exceed a very small limit.
+    oldest first, a person's own last; then the narrative is cut. In a summary of sections, items and
+    narrative get a third of `limit`, and the longest sections are cut. The result may exceed a very small
+    limit.
     """
     if ledger.sections and count(render_summary(ledger)) > limit:
         items = _fit_items(replace(ledger, sections=()), limit // ITEMS_SHARE, count)
@@ -315,8 +314,7 @@ def five_fields(ledger: Ledger) -> dict[str, Any]:
     """Return a summary as a JSON object for clients, without closed items.
 
     Keys: summary_text, key_facts, decisions, open_questions, action_items, and as additions range (first and
-    last
-    message number, empty without topics) and sources (message numbers).
+    last message number, empty without topics) and sources (message numbers).
     """
     ledger = convert_to_ledger(ledger)
 

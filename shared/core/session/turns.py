@@ -341,8 +341,7 @@ class Caps:
     """Spending caps in micro-dollars per day, unless a name says otherwise; None sets no cap.
 
     Days begin at midnight in `timezone`. `total` bounds the deployment, `person` and `visitor` one known and
-    one
-    anonymous contact, `session` one conversation.
+    one anonymous contact, `session` one conversation.
     """
 
     total: int | None

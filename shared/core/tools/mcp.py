@@ -94,8 +94,7 @@ def servers_in(text: str, environment: Mapping[str, str]) -> tuple[tuple[McpServ
     """Return the usable servers in the text of an `mcp.json`, sorted by name, and the problems of the others.
 
     `environment` has the variables that `${NAME}` in the file refers to. Problems are English sentences, one
-    for
-    each unusable server, or a single one if the whole text is unusable. Never raises.
+    for each unusable server, or a single one if the whole text is unusable. Never raises.
     """
     try:
         section = _section(text)
@@ -195,8 +194,7 @@ def borrow_tools(
     """Return the offered tools that providers accept, in our form, and the others with the reason.
 
     Accepted tools are at most 64, the first by their own name; they are sorted by the name that models see,
-    such
-    as `mcp_server_tool`. Never raises.
+    such as `mcp_server_tool`. Never raises.
     """
     taken: dict[str, BorrowedTool] = {}
     left_out: list[LeftOutTool] = []
@@ -219,8 +217,7 @@ def resolve_collisions(tools: Sequence[BorrowedTool]) -> tuple[BorrowedTool, ...
     """Return all tools sorted by name, renamed where tools of two servers have the same name.
 
     For example, tool `c` of server `a_b` and tool `b_c` of server `a` would both be `mcp_a_b_c`; the second
-    gets a
-    hash as suffix.
+    gets a hash as suffix.
     """
     by_name: dict[str, BorrowedTool] = {}
     for tool in sorted(tools, key=lambda tool: (tool.server, tool.name)):

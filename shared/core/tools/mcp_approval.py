@@ -28,8 +28,7 @@ class McpToolList:
     """Tools of a server as one process has seen them: hashes by the name of the tool.
 
     `source` is the hash of the server's address or program; `can_write` is True unless the server declares
-    all
-    tools as read-only.
+    all tools as read-only.
     """
 
     server: str
@@ -50,8 +49,8 @@ class ReviewedTools:
 
 
 def hash_tool(tool: OfferedTool) -> str:
-    """Return the first 32 hexadecimal digits of a SHA-256 over name, description, schema and annotations
-    of a tool.
+    """Return the first 32 hexadecimal digits of a SHA-256 over name, description, schema and annotations of a
+    tool.
     """
     whole = [tool.name, tool.description, tool.schema, dict(tool.annotations)]
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()[:32]
@@ -89,8 +88,7 @@ def needs_approval(rule: McpApproval, *, could_write: bool, can_write: bool) -> 
     """Return whether a server's changed list of tools needs approval by this rule.
 
     `could_write` and `can_write` say that the former and the new list have tools that write; either is enough
-    for
-    the rule `writing`, since a server may merely call itself read-only.
+    for the rule `writing`, since a server may merely call itself read-only.
     """
     return rule == "always" or (rule == "writing" and (could_write or can_write))
 

@@ -159,10 +159,8 @@ def due_of(when: str, *, now: datetime, zone: tzinfo, least: timedelta = LEAST_A
     """Return the time, in UTC, described by English words such as `in 2 hours`, or by a date with a time.
 
     Without an offset the zone's clock counts: a skipped time is read as an hour later, an ambiguous one as
-    the
-    first. Days and weeks are counted by that clock, to the same time of day. Raises BadMoment if the words
-    cannot
-    be read, or if the time is less than `least` or more than 366 days after `now`.
+    the first. Days and weeks are counted by that clock, to the same time of day. Raises BadMoment if the
+    words cannot be read, or if the time is less than `least` or more than 366 days after `now`.
     """
     words = " ".join(when.split())
     due = _moment(words, zone) or _parse_ahead(words, now, zone)

@@ -105,9 +105,8 @@ def repeat_of(words: str, *, first: datetime | None) -> Repeat:
 def find_next_time(rule: Repeat, *, after: datetime, anchor: datetime, zone: tzinfo) -> datetime:
     """Return the first time of the rule after `after`, in UTC.
 
-    `anchor` is a time of the rule: no earlier day counts, and if `every` exceeds one, it decides which
-    days, weeks or months do. A time that the zone's clock skips comes an hour later; an ambiguous one is the
-    first.
+    `anchor` is a time of the rule: no earlier day counts, and if `every` exceeds one, it decides which days,
+    weeks or months do. A time that the zone's clock skips comes an hour later; an ambiguous one is the first.
     """
     begin = anchor.astimezone(zone).date()
     since = max(begin, after.astimezone(zone).date() - timedelta(days=1))

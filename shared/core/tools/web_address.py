@@ -82,8 +82,7 @@ def resolve_redirect(address: WebAddress, location: str) -> WebAddress:
     """Return the address to which a redirect leads, checked as by `web_address`.
 
     `location` is the response's header and may be relative to `address`. Raises BadWebAddress if the address
-    may
-    not be fetched.
+    may not be fetched.
     """
     try:
         joined = urljoin(address.url, location.strip())

@@ -236,8 +236,7 @@ class CapReached(EvertalkError):
     """Model call refused because a spending cap of the day has too little left; nothing was spent.
 
     `scope` is the kind of cap, such as `contact`, `session`, `network` or `total`. `timezone` names the zone
-    at
-    whose midnight the cap starts again.
+    at whose midnight the cap starts again.
     """
 
     sentence = "A spending cap is reached."
@@ -367,8 +366,7 @@ class ModelError(EvertalkError):
         """Reason to show in a form where an operator may enter any server address.
 
         It is `shown` if set. Otherwise it is this error's own text, or, if another exception caused it, only
-        the
-        name of that exception's class.
+        the name of that exception's class.
         """
         if self.shown is not None:
             return self.shown

@@ -216,8 +216,7 @@ def form_kind(content: bytes) -> Literal["card", "notebook", "mail"] | None:
     """Return the kind of a structured text file; None for other files.
 
     `card` is a contact card or a calendar, `notebook` a Jupyter notebook, `mail` a text with at least three
-    mail
-    headers.
+    mail headers.
     """
     start = content[:2_048].removeprefix(b"\xef\xbb\xbf").lstrip()
     if _CARD.match(start):

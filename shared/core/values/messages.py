@@ -198,8 +198,7 @@ def swap_file(blocks: Sequence[Block], file: Sequence[Block], *, place: int | No
     """Return the blocks with the file number `place` (from 0) replaced by the blocks `file`.
 
     None inserts the file before the others, after the typed text; a number above the last appends it. A text
-    and
-    the pictures after it count as one file, such as a document with scanned pages.
+    and the pictures after it count as one file, such as a document with scanned pages.
     """
     head = tuple(blocks[:1] if blocks and is_typed(blocks[0]) else ())
     files: list[list[Block]] = []
@@ -219,8 +218,7 @@ def swap_text(blocks: Sequence[Block], before: Sequence[Block], after: Sequence[
     """Return the blocks of several joined messages after the typed text of one of them was edited.
 
     `before` and `after` are the blocks of that message before and after its edit. Each typed block with the
-    old
-    text gets the new one; empty texts are dropped.
+    old text gets the new one; empty texts are dropped.
     """
     old, new = own_text_of(before), own_text_of(after)
     swapped = (
@@ -318,10 +316,8 @@ def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
     result.
 
     A missing result is added. Blank texts, results without a call, calls with a bad id or name, reasoning
-    without
-    signature and reasoning at the end of a message are dropped. Valid messages are returned unchanged; an
-    empty
-    list stays empty.
+    without signature and reasoning at the end of a message are dropped. Valid messages are returned
+    unchanged; an empty list stays empty.
     """
     if _is_fine(messages):
         return tuple(messages)

@@ -82,10 +82,8 @@ def worst_case_micro(context_tokens: int, max_output: int, prices: Prices, *, ho
     """Return the most micro-dollars that a call can cost, to be reserved before it, rounded up.
 
     The prompt is priced a tenth above `context_tokens`, since the provider may count more, and as if all of
-    it
-    were written to the cache; the answer has `max_output` tokens. `hour` uses the price of a cache kept for
-    an
-    hour.
+    it were written to the cache; the answer has `max_output` tokens. `hour` uses the price of a cache kept
+    for an hour.
     """
     prompt = context_tokens + -(-context_tokens // _MARGIN)
     of_input, of_output, of_read, of_write, share = _in_whole_shares(prices)
@@ -214,8 +212,7 @@ def cache_life(times: Sequence[datetime]) -> timedelta:
     turns.
 
     `times` may be in any order. An hour is chosen if the median gap is above five minutes and at most an
-    hour;
-    with fewer than three gaps it is five minutes, the smaller mistake.
+    hour; with fewer than three gaps it is five minutes, the smaller mistake.
     """
     gap = median_gap(times)
     return LONG_LIFE if gap is not None and SHORT_LIFE < gap <= LONG_LIFE else SHORT_LIFE

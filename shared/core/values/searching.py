@@ -99,8 +99,7 @@ def dictionary_of(text: str, *, otherwise: str = "", least: int = _LEAST_HITS) -
 
     It is that of the text's clear language (`simple` if Postgres has none for it), else `otherwise`, else
     `russian` for a text with Cyrillic letters and `english` for others. `least` is the number of function
-    words
-    that make a language clear.
+    words that make a language clear.
     """
     language = language_of(text, least=least)
     if language:

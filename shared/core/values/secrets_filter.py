@@ -64,8 +64,7 @@ def redact(text: str) -> str:
     """Return the text with every recognisable secret replaced by `REDACTED`.
 
     Secrets are keys and tokens of known services, private keys, passwords after a name or in a URL, and
-    numbers
-    of payment cards. Costly patterns run only if a cheap test finds a reason.
+    numbers of payment cards. Costly patterns run only if a cheap test finds a reason.
     """
     digits = _MANY_DIGITS.search(text) is not None
     if digits or any(mark in text and _holds_one(text, words) for mark, words in _BEGINNINGS.items()):

@@ -38,8 +38,7 @@ def spoken_spans(text: str, today: date) -> tuple[Span, ...]:
     """Return the past days that a text names, as spans that begin today or earlier; empty if there are none.
 
     Only the first 2,000 characters are read. A span that encloses another is dropped. If more than four
-    remain,
-    the result is empty, since such a text names too many days.
+    remain, the result is empty, since such a text names too many days.
     """
     text = unicodedata.normalize("NFKC", text[:CHARS_READ]).casefold().replace("\u0654", "").replace("ʼ", "'")
     spans = dict.fromkeys((*_dates(text, today), *_find_unspaced(text, today), *_find_spaced(text, today)))

@@ -29,8 +29,7 @@ def tagged_passages(text: str, names: Collection[str] = ()) -> Iterator[TaggedPa
     overlaps.
 
     `names` restricts the tags; empty allows all lower-case names. The time is linear even for many tags that
-    are
-    never closed.
+    are never closed.
     """
     closings: dict[str, list[int]] = {}
     for closing in _CLOSING.finditer(text):

@@ -161,13 +161,10 @@ def learn_from_call(
     """Return the scale after a call for which the provider counted `counted` prompt tokens.
 
     `whole` has the estimates of the request, `epoch` is that of its view. A further call of the same view
-    teaches
-    by the difference to the call before. For the first call of a view, `foreseen` is the size counted in
-    advance
-    (None if it was not) and `added` the estimate of newer messages. `passes` estimates what only this turn
-    sends,
-    None for its kind `passing`; `passed` is its count, None if not reported. `answer` estimates an answer of
-    `answered` tokens; 0 for none.
+    teaches by the difference to the call before. For the first call of a view, `foreseen` is the size counted
+    in advance (None if it was not) and `added` the estimate of newer messages. `passes` estimates what only
+    this turn sends, None for its kind `passing`; `passed` is its count, None if not reported. `answer`
+    estimates an answer of `answered` tokens; 0 for none.
     """
     moved = scale.epoch != epoch or len(scale.last) != 1 + len(KINDS)
     passes = {"passing": whole["passing"]} if passes is None else passes

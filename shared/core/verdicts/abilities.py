@@ -87,8 +87,7 @@ class LearnedAbilities:
         leaves out.
 
         `known` are the abilities that the refused request left out already, with their limits. If it returns
-        False,
-        nothing was recorded, and a retry would be refused again.
+        False, nothing was recorded, and a retry would be refused again.
         """
         ability, number = missing.ability, missing.number
         while ability in known and not _is_smaller(number, known[ability]):
@@ -101,8 +100,8 @@ class LearnedAbilities:
         return True
 
     def list_missing(self, session: int) -> Mapping[Ability, int | None]:
-        """Return each ability that a session's request must leave out, with the limit that the server
-        named (None without).
+        """Return each ability that a session's request must leave out, with the limit that the server named
+        (None without).
         """
         if not self._log.list_kinds():
             return {}

@@ -61,10 +61,8 @@ class Breaker:
     """Circuit breaker of one account at a provider, in the memory of this process.
 
     Call `admit()` before each attempt, then record its outcome. All failures of one session count as one, so
-    that it
-    cannot pause the provider for others. The session is None for a service without sessions; a refusal can
-    then pause
-    all calls at once.
+    that it cannot pause the provider for others. The session is None for a service without sessions; a
+    refusal can then pause all calls at once.
     """
 
     def __init__(self, *, clock: Clock) -> None:
@@ -81,8 +79,7 @@ class Breaker:
         """Raise an error if calls are paused; every ten seconds one call is let through as a probe.
 
         Raises ModelRefusedAccount if the account is refused, to all or to this session, ModelUnavailable if
-        the provider
-        fails.
+        the provider fails.
         """
         now = self._clock()
         if self._opened_at is None:
@@ -126,8 +123,7 @@ class Breaker:
         """Record a failed call; if half of at least five recent calls failed, calls of all sessions pause.
 
         Failures of one session count as one, since its requests may be the cause. `answered` says that the
-        server itself
-        reported the failure.
+        server itself reported the failure.
         """
         now = self._clock()
         self._answered = answered

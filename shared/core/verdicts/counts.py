@@ -10,8 +10,8 @@ _KIND = "low_count"
 
 
 class LowCounts:
-    """Sessions in which a model's server reported too few tokens; while this applies, even plausible
-    counts are ignored.
+    """Sessions in which a model's server reported too few tokens; while this applies, even plausible counts
+    are ignored.
     """
 
     def __init__(self, *, clock: Clock) -> None:

@@ -72,8 +72,8 @@ class Rejections:
         """Record a rejection of one request of a session; errors that do not reject it are ignored.
 
         Rejections are ModelRejectedRequest, ModelAnswerUnusable, and a server that has been busy or failing
-        for nine
-        minutes. `messages` are those of the request, so that the stored wording repeats nothing of them.
+        for nine minutes. `messages` are those of the request, so that the stored wording repeats nothing of
+        them.
         """
         is_final = isinstance(error, ModelRejectedRequest | ModelAnswerUnusable)
         if is_final or self._has_waited(error, session):

@@ -41,10 +41,8 @@ def unusable_seconds(written: Sequence[SummaryEnd], model: str) -> float:
     """Return for how many more seconds a model writes no summaries; 0 if it may.
 
     `written` are recent summaries of all sessions, newest first. Three failures in a row in the asking
-    session pause it
-    for 15 minutes to 6 hours; failures in three sessions pause all for a minute, since one session's text may
-    be the
-    cause.
+    session pause it for 15 minutes to 6 hours; failures in three sessions pause all for a minute, since one
+    session's text may be the cause.
     """
     own = _find_failures([end for end in written if end.is_own], model)
     pause = 0.0

@@ -54,8 +54,7 @@ class LearnedWindow:
     """Window in tokens of one model at one provider, learned from refusals of too long prompts.
 
     It is kept in the memory of this process and assumed for half an hour to a day; a larger prompt that is
-    accepted
-    disproves it.
+    accepted disproves it.
     """
 
     def __init__(self, *, clock: Clock) -> None:
@@ -79,10 +78,8 @@ class LearnedWindow:
         session.
 
         That needs two refusals with this number. `is_quoted` says that the number also occurs in the refused
-        conversation:
-        the server may repeat it, so three sessions must meet it. A number outside `SMALLEST_WINDOW` to
-        `LARGEST_WINDOW` is
-        ignored.
+        conversation: the server may repeat it, so three sessions must meet it. A number outside
+        `SMALLEST_WINDOW` to `LARGEST_WINDOW` is ignored.
         """
         if not SMALLEST_WINDOW <= maximum <= LARGEST_WINDOW:
             return False
@@ -104,8 +101,8 @@ class LearnedWindow:
         return belief.maximum if belief is not None and self._clock() < belief.until else None
 
     def list_sessions(self) -> tuple[int, ...]:
-        """Return the ids of sessions whose refusals named the assumed window, newest first; empty if none
-        is assumed.
+        """Return the ids of sessions whose refusals named the assumed window, newest first; empty if none is
+        assumed.
         """
         maximum = self.get_believed_maximum()
         found = (one.session for one in reversed(self._refusals) if one.maximum == maximum and one.session)
