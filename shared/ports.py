@@ -99,7 +99,7 @@ class ModelCard:
     prices: Prices | None
     capabilities: frozenset[str] = field(default_factory=frozenset)
     offline: bool = False
-    """True for a model that runs on this machine and costs nothing."""
+    """True for the program's own model, which answers without a provider."""
     callable_tools: frozenset[str] | None = None
     """Names of the tools that the model can call; None for all."""
     token_factor: float = 1.10

@@ -347,9 +347,8 @@ def _new_text(patched: Ledger, former: Ledger) -> str:
 
 
 def must_stay(lines: tuple[SourceLine, ...]) -> tuple[NewItem, ...]:
-    """Return items that a summary must have, each once:
-
-    prohibitions, unread files, and unanswered questions.
+    """Return items that a summary must have, each once: prohibitions, unread files, and unanswered
+    questions.
     """
     wanted = [NewItem(kind="constraint", text=text, sources=(seq,)) for seq, text in prohibitions(lines)]
     wanted += [_make_file_item(line) for line in lines if line.text.startswith(NAMED)]

@@ -91,9 +91,8 @@ def render_hook_body(message: HookMessage) -> bytes:
 
 
 def wants_skip(answer: bytes) -> bool:
-    """Return whether an answer of the hook is a JSON object with `"skip":
-
-    true`; False for any other content.
+    """Return whether an answer of the hook is a JSON object with `"skip": true`; False for any other
+    content.
     """
     try:
         read = json.loads(answer)

@@ -124,9 +124,8 @@ def room_for_words(window: int, *, fixed: int, ratio: float) -> int:
 
 
 def answer_tokens(window: int) -> int:
-    """Return the most tokens of an answer with notes:
-
-    100 for each possible note, at most a fifth of the window.
+    """Return the most tokens of an answer with notes: 100 for each possible note, at most a fifth of the
+    window.
     """
     return min(TOKENS_PER_ANSWERED_NOTE * most_notes(int(FILLED_SHARE * window)), window // 5)
 

@@ -375,9 +375,8 @@ def readable(summariser_window: int, summary_most: int = SUMMARY_MOST) -> int:
 
 
 def chunk_limit(summariser_window: int, summary_most: int = SUMMARY_MOST) -> int:
-    """Return the most tokens of a portion if several are needed:
-
-    24,000, or what one request can read if less.
+    """Return the most tokens of a portion if several are needed: 24,000, or what one request can read if
+    less.
     """
     return min(CHUNK_TOKENS, readable(summariser_window, summary_most))
 
@@ -540,9 +539,8 @@ def whole_tokens(entry: Entry) -> int:
 
 
 def render_message_name(entry: Entry) -> str:
-    """Return the line for a message that is too long to read:
-
-    its size, time in UTC and first twelve words.
+    """Return the line for a message that is too long to read: its size, time in UTC and first twelve
+    words.
     """
     words = redact(_without_injections(text_of(entry.blocks)[:_BEGINNING_CHARS])).split()
     beginning = _escape_line(" ".join(words[:_FIRST_WORDS])).replace('"', "'").strip()

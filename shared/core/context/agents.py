@@ -20,17 +20,17 @@ from shared.core.values.tokens import Count, estimate_tools
 from shared.core.values.ttl_cache import ttl_cache
 
 INSTRUCTIONS = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md")
-"""Files with instructions, used in every turn in this order."""
+"""Names of the files with instructions, used in every turn in this order."""
 BOOTSTRAP = "BOOTSTRAP.md"
-"""File used only in the first turn of a conversation."""
+"""Name of the file that is used only in the first turn of a conversation."""
 PERSON = "USER.md"
-"""File that describes the agent's one person."""
+"""Name of the file that describes the agent's one person."""
 MEMORY = "MEMORY.md"
-"""File with the agent's lasting memory of its one person."""
+"""Name of the file with the agent's lasting memory of its one person."""
 MEMORY_FOLDER = "memory"
-"""Folder with the agent's memory by day."""
+"""Name of the folder with the agent's memory by day."""
 HEARTBEAT = "HEARTBEAT.md"
-"""File used only in turns that no person begins, such as reminders."""
+"""Name of the file that is used only in turns that no person begins, such as reminders."""
 FILES = (*INSTRUCTIONS, BOOTSTRAP, PERSON, MEMORY, HEARTBEAT)
 """Names of all files of a workspace that are used, outside of its folders."""
 KNOWLEDGE_FOLDER = "knowledge"

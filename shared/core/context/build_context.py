@@ -655,9 +655,8 @@ def _first_that_fit(entries: Sequence[Entry], open_turn: int | None, room: int, 
 
 
 def units_of(entries: Sequence[Entry]) -> list[Turn]:
-    """Return groups of entries that stay together, in order:
-
-    a tool call with its results, or another entry alone.
+    """Return groups of entries that stay together, in order: a tool call with its results, or another
+    entry alone.
     """
     units: list[Turn] = []
     for entry in entries:

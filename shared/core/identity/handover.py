@@ -11,9 +11,8 @@ from typing import Any, Literal, TypeAlias
 from shared.core.values.errors import BadInput, EvertalkError
 
 State = Literal["bot", "waiting", "human"]
-"""States of a conversation:
-
-the assistant answers, the person waits for an operator, or an operator answers.
+"""States of a conversation: the assistant answers, the person waits for an operator, or an operator
+answers.
 """
 Asker = Literal["person", "assistant", "operator"]
 """Authors of a request for a human."""
@@ -26,8 +25,9 @@ writing; `off`: handover was switched off; `resolved`.
 Told = Literal["nothing", "queued", "sending", "told", "uncertain", "dead"]
 """States of the notice to the person's chat that the assistant answers again.
 
-`queued`: still to be sent; `told`: sent; `uncertain`: the process ended while it was sending; `dead`: given
-up.
+`nothing`: none is needed; `queued`: still to be sent; `told`: sent; `uncertain`: the process ended while it
+was
+sending; `dead`: given up.
 """
 
 EVENT = "handover"

@@ -77,7 +77,7 @@ class Parted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedLine:
-    """Line of an archived conversation."""
+    """Message of an archived conversation, as it is shown: its author, text and time."""
 
     author: str
     text: str

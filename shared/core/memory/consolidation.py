@@ -22,8 +22,9 @@ _WEIGHT: dict[Authority, int] = {"tool": 0, "assistant": 1, "operator": 2, "pers
 class LiveNote:
     """Note as the tidying compares it; `gist` holds hashes of its words.
 
-    `scope` is the person's agent; notes of different scopes are never compared. `expired` is True if the note
-    is marked already.
+    `scope` is the name of the agent; notes of different scopes are never compared. `expired` is True if the
+    note is
+    marked already.
     """
 
     id: int
@@ -38,9 +39,9 @@ class LiveNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TidyPlan:
-    """Plan of one night:
+    """Plan of one night: notes to drop as duplicates, and notes to mark as expired, by id.
 
-    notes to drop as duplicates, and notes to mark as expired, by id. It is carried out elsewhere.
+    It is carried out elsewhere.
     """
 
     doubles: tuple[tuple[int, int], ...] = ()

@@ -88,7 +88,7 @@ class ImportToSummarise:
     def candidates(self) -> tuple[int, int]:
         """Numbers of the first and last turn that the next range may cover, at most 400 turns.
 
-        The first exceeds the last if none is left. Newest turns come first.
+        Ranges go from the newest turns to the oldest. The first exceeds the last if none is left.
         """
         if self.is_newest_first:
             return self.covered + 1, min(self.turns, self.covered + RANGE_TURNS)

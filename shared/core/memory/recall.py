@@ -169,9 +169,8 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frequencies:
-    """Counts of a lane:
-
-    its passages, their words together, and how many passages have each word of the question.
+    """Counts of a lane: its passages, their words together, and how many passages have each word of the
+    question.
     """
 
     passages: int

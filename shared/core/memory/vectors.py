@@ -28,7 +28,9 @@ class UnencodedPassages:
     """Passages of a session that lack a vector of the present model, as pairs of number and text, newest
     first.
 
-    `listings` is the session's version when they were listed: vectors are stored only if it is unchanged.
+    `listings` counts how often the session was listed for this; the session leaves the list only if the count
+    is
+    unchanged, since new passages raise it.
     """
 
     session_id: int

@@ -264,9 +264,8 @@ class AlertRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertOutcomeUnknown:
-    """Outcome of a send:
-
-    the alert may have arrived, so it is not sent again; `code` is explained by `advice_of`.
+    """Outcome of a send: the alert may have arrived, so it is not sent again; `code` is explained by
+    `advice_of`.
     """
 
     code: str
@@ -324,9 +323,8 @@ def facts(alert: Alert) -> str:
 
 
 def message(alert: Alert, phase: Phase, *, dashboard_url: str) -> str:
-    """Return the English text of an alert for Telegram or mail:
-
-    title, facts, advice (at its start) and a link.
+    """Return the English text of an alert for Telegram or mail: title, facts, advice (at its start) and a
+    link.
     """
     lines = [headline(alert, phase), facts(alert)]
     if phase == "opened":

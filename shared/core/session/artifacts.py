@@ -231,9 +231,8 @@ def portion(
 
 
 def portion_text(artifact: str, body: str, shown: Portion) -> str:
-    """Return the text that the model receives for a portion:
-
-    its place, further matches, its text, the next offset.
+    """Return the text that the model receives for a portion: its place, further matches, its text, the
+    next offset.
     """
     lines = [f"{artifact}, characters {shown.start:,} to {shown.end:,} of {len(body):,}."]
     if shown.found:

@@ -10,9 +10,8 @@ from typing import Literal
 from shared.core.session.policy import ContextPolicy, ContradictoryPolicy, NoRoom
 
 Pressure = Literal["calm", "flush", "compact", "overflow"]
-"""State of a context:
-
-below all thresholds, memory to be saved, compaction due, or too large for a request.
+"""State of a context: below all thresholds, memory to be saved, compaction due, or too large for a
+request.
 """
 Status = Literal["ok", "warning", "critical"]
 

@@ -144,9 +144,8 @@ class KeepStrategy:
         return replace(self, keep_turns=0, keep_turns_least=0, tail_share_most=0.0, tail_room=0)
 
     def find_contradictions(self) -> Findings:
-        """Return one pair for each check of these settings:
-
-        True if it failed, and the text of the contradiction.
+        """Return one pair for each check of these settings: True if it failed, and the text of the
+        contradiction.
         """
         return (*self._check_selection(), *self._check_tail())
 

@@ -111,9 +111,8 @@ class PruneStrategy:
         )
 
     def find_contradictions(self) -> Findings:
-        """Return one pair for each check of these settings:
-
-        True if it failed, and the text of the contradiction.
+        """Return one pair for each check of these settings: True if it failed, and the text of the
+        contradiction.
         """
         counts = (
             "prune_keep_last_assistants", "prune_over_chars", "prune_head_chars", "prune_tail_chars",

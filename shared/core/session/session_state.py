@@ -81,7 +81,7 @@ class SessionState:
 class JobClaim:
     """Right of one worker to run one job; another claim raises the job's epoch and ends it.
 
-    `attempt` counts earlier attempts, `faults` those among them that failed.
+    `attempt` is the number of this attempt, from 1; `faults` counts earlier attempts that failed.
     """
 
     id: int

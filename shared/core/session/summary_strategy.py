@@ -61,9 +61,8 @@ class SummaryStrategy:
         return self.flush_with_summary or self.summariser in ("warm", "auto")
 
     def find_contradictions(self) -> Findings:
-        """Return one pair for each check of these settings:
-
-        True if it failed, and the text of the contradiction.
+        """Return one pair for each check of these settings: True if it failed, and the text of the
+        contradiction.
         """
         least, most = self.summary_least, self.summary_most
         return (

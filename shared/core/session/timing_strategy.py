@@ -103,9 +103,8 @@ class TimingStrategy:
         return min(self.flush_threshold, floor(self.flush_share * limit))
 
     def find_contradictions(self) -> Findings:
-        """Return one pair for each check of these settings:
-
-        True if it failed, and the text of the contradiction.
+        """Return one pair for each check of these settings: True if it failed, and the text of the
+        contradiction.
         """
         at, share, shares = self.compact_at, self.compact_share, self.flush_shares
         counts = {

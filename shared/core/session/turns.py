@@ -544,7 +544,7 @@ class DueJob:
 class Outcome:
     """End of a turn, with all changes that are committed in the same transaction.
 
-    None in an optional field keeps the stored value.
+    None in a size, ratio or scale keeps the stored value.
     """
 
     state: Literal["answered", "stopped", "refused", "failed"]
@@ -583,9 +583,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerStored:
-    """Result of storing an answer:
-
-    number and payload of its event, and the job to announce (None without one).
+    """Result of storing an answer: number and payload of its event, and the job to announce (None without
+    one).
     """
 
     event_seq: int

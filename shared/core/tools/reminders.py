@@ -95,7 +95,7 @@ class Reminder:
 class DueReminder:
     """Due reminder, with the facts that decide about its delivery.
 
-    `reachable` is False if the person's address no longer exists.
+    `reachable` is False if the person's chat refuses messages and no further attempt is planned.
     """
 
     id: int

@@ -153,9 +153,8 @@ def _host(parts: SplitResult) -> str:
 
 
 def is_local_name(host: str) -> bool:
-    """Return whether a host name belongs to a private network:
-
-    without a dot, or below a domain such as `.local`.
+    """Return whether a host name belongs to a private network: without a dot, or below a domain such as
+    `.local`.
     """
     name = host.rstrip(".").lower()
     return "." not in name or name.endswith(_HOUSE_NAMES)

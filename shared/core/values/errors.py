@@ -466,9 +466,8 @@ class ContentRefused(ModelError):
 
 
 class ModelAnswerUnusable(ModelError):
-    """Answer of the model's server that cannot be used:
-
-    it is empty, endless, or not valid JSON, for example.
+    """Answer of the model's server that cannot be used: it is empty, endless, or not valid JSON, for
+    example.
     """
 
     sentence = "The model answered several times what cannot be used."

@@ -125,7 +125,7 @@ class ProviderBlock:
 
 
 Block = Text | Image | ToolUse | ToolResult | Thinking | ProviderBlock
-"""Part of a message."""
+"""Part of a message: text, picture, tool call or result, reasoning, or a block of the provider's own form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

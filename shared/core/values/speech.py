@@ -13,9 +13,8 @@ SPEECH_CHOICES: tuple[SpeechChoice, ...] = ("off", "on", "auto")
 MOST_SPOKEN_CHARS = 1_500
 """Most characters that are read aloud, about a minute and a half."""
 LeftOut = Literal["code", "table", "rest"]
-"""Parts of an answer that are not read aloud:
-
-code or formulas, tables, and the rest above the length limit.
+"""Parts of an answer that are not read aloud: code or formulas, tables, and the rest above the length
+limit.
 """
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
