@@ -38,7 +38,7 @@ class PictureContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """Request for one model call.
+    """Request for one model call; `model` is a name as in `load_card`.
 
     `cache_at` are indices of at most 3 messages, each the end of a prefix that is equal in later calls.
     `max_output_tokens` limits the answer.
@@ -114,10 +114,10 @@ A higher attempt discards earlier pieces.
 
 
 class ChatModel(Protocol):
-    """Provider of chat models."""
+    """Chat models of all configured providers, selected by `ModelRequest.model`."""
 
     async def load_card(self, model: str) -> ModelCard:
-        """Return window, prices and capabilities of a model; never raises.
+        """Return window, prices and capabilities of a model by its name; never raises.
 
         An unknown model gets a window of 8,192 tokens that is marked as guessed.
         """
@@ -143,14 +143,16 @@ class ChatModel(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """Transcript of a recording; `seconds` is its length as the service measured it, None if not stated."""
+    """Result of a transcription; `seconds` is the length that the service measured, None if it states
+    none.
+    """
 
     text: str
     seconds: float | None = None
 
 
 class Transcriber(Protocol):
-    """Service that transcribes recordings."""
+    """Service that turns recordings of speech into text."""
 
     @property
     def model(self) -> str:
@@ -169,7 +171,7 @@ class Transcriber(Protocol):
 
 
 class Speaker(Protocol):
-    """Service that reads texts aloud."""
+    """Service that turns texts into spoken audio."""
 
     @property
     def model(self) -> str:
@@ -226,7 +228,7 @@ class Clock(Protocol):
     """Source of the current time."""
 
     def now(self) -> datetime:
-        """Return the current time with its time zone.
+        """Return the current time of this machine, with a time zone.
 
         Deadlines that people were promised use the clock of Postgres instead.
         """
@@ -234,7 +236,7 @@ class Clock(Protocol):
 
 
 class TokenCounter(Protocol):
-    """Estimator of token counts."""
+    """Estimator of token counts that works without a provider."""
 
     def count_tokens(self, text: str) -> int:
         """Return the estimated tokens of a text, before the factor of a model is applied; never raises."""
@@ -242,7 +244,9 @@ class TokenCounter(Protocol):
 
 
 class Doorbell(Protocol):
-    """Announcer of due jobs."""
+    """Announcer of due jobs to workers; a lost announcement only delays a job, since a sweep announces it
+    again.
+    """
 
     async def ring(self, job: DueJob) -> bool:
         """Announce a due job to the workers; return False if no worker heard it. Never raises."""
@@ -268,7 +272,7 @@ TELEGRAM_CHAT_MOVED: Mapping[str, Any] = {"t": "moved"}
 
 
 class Announcer(Protocol):
-    """Sender and receiver of announcements between processes."""
+    """Sender and receiver of announcements between processes; nothing depends on their arrival."""
 
     async def announce(self, session_id: int, message: Mapping[str, Any]) -> None:
         """Announce to all processes that the session `session_id` changed; `message` says how by its key `t`.
@@ -329,7 +333,7 @@ class SealedSecret(Protocol):
 
 
 class Sealer(Protocol):
-    """Encryption with the secret key of this installation."""
+    """Encryption with the secret key of this installation, without decryption."""
 
     @property
     def key_id(self) -> str:
@@ -342,7 +346,7 @@ class Sealer(Protocol):
 
 
 class Tool(Protocol):
-    """Tool that a model can call."""
+    """Tool that a model can call, as the program runs it."""
 
     @property
     def spec(self) -> ToolSpec:

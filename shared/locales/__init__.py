@@ -67,8 +67,8 @@ class Catalogue:
         return format_decimal(value, locale=_locale(self.language))
 
     def thousands(self, tokens: int) -> str:
-        """Return a number of tokens as text: unchanged below 1,000, then in thousands with one decimal,
-        such as `1.2k`.
+        """Return a number of tokens as text: unchanged below 1,000, then in thousands with one decimal, such
+        as `1.2k`.
         """
         if tokens < 1000:
             return str(tokens)

@@ -39,7 +39,10 @@ _ALL_AUDIENCES: frozenset[Audience] = frozenset({"personal", "public"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """Slash command: its arguments, and where and to whom it is offered."""
+    """Slash command: its name without the slash, its arguments, and where and to whom it is offered.
+
+    `who`, `channels` and `audiences` restrict who sees it; `groups` restricts its use in groups.
+    """
 
     name: str
     args: str = ""
@@ -63,7 +66,10 @@ class Command:
         return (Argument(name="text"),)
 
     def schema(self, language: str = "") -> dict[str, Any]:
-        """Return the JSON schema of each argument by its name, with a description in the language."""
+        """Return the JSON schema of each argument by its name, with a description.
+
+        `language` is an IETF tag; empty gives English.
+        """
         return {
             one.name: {"description": self.describe_argument(one, language), **one.schema()}
             for one in self.arguments

@@ -40,7 +40,7 @@ def excerpt(words: str, *, most: int = EXCERPT_CHARS) -> str:
 
 
 def escape(words: str) -> Markdown:
-    """Return a text with all Markdown marks escaped."""
+    """Return a text with all characters that Markdown could read as marks escaped by backslashes."""
     return _MARKS.sub(r"\\\g<0>", words)
 
 
@@ -50,7 +50,10 @@ def choices(names: Sequence[str]) -> Markdown:
 
 
 def command_help(command: Command, texts: Catalogue) -> Markdown:
-    """Return the help of one command: how it is typed, what it does, its arguments and an example."""
+    """Return the help of one command in Markdown, in the language of `texts`.
+
+    It has how the command is typed, what it does, its arguments and an example.
+    """
     language = texts.language
     lines = [f"`{f'/{command.name} {command.args}'.rstrip()}`", command.describe(language)]
     if command.arguments:
@@ -71,7 +74,9 @@ def did_you_mean(nearest: Sequence[str], texts: Catalogue) -> Markdown:
 
 
 def unknown_command(name: str, nearest: Sequence[str], texts: Catalogue) -> Markdown:
-    """Return the answer to an unknown command; `nearest` are similar names to suggest."""
+    """Return the answer to an unknown command, in Markdown; `nearest` are similar names to suggest, perhaps
+    none.
+    """
     return f"{texts.say('unknown_command', name=name)} {did_you_mean(nearest, texts)}"
 
 

@@ -377,7 +377,11 @@ def add_required_items(
 
 
 def prohibitions(lines: Iterable[SourceLine]) -> list[tuple[int, str]]:
-    """Return message number and sentence of each prohibition by a person, such as "never …"."""
+    """Return pairs of message number and sentence for each prohibition by a person, such as "never …", in
+    order.
+
+    Questions, and sentences with a secret or an order to a model, are left out.
+    """
     return [
         (line.seq, sentence)
         for line in lines

@@ -49,7 +49,7 @@ class HookMessage:
 
     @property
     def may_skip(self) -> bool:
-        """True if the hook may delay this summary."""
+        """True if the hook may delay this summary, so that its answer is read."""
         return bool(self.detail.get("may_skip"))
 
 

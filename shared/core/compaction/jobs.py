@@ -68,7 +68,7 @@ def find_reached_mark(budget: ContextBudget, policy: ContextPolicy, context_toke
 
 
 def was_flushed(threshold: str, tried: Iterable[str], policy: ContextPolicy) -> bool:
-    """Return whether memory was already flushed at this threshold in this cycle.
+    """Return whether memory was already flushed at this threshold, given the names `tried` in this cycle.
 
     A flush at a higher threshold counts for the lower ones.
     """
@@ -242,10 +242,11 @@ def _by_size(
 
 
 def hides_without_model(view: View, budget: ContextBudget, context_tokens: int) -> bool:
-    """Return whether turns must be hidden without a model, although automatic compaction is paused.
+    """Return whether turns must be hidden by a digest, without a model, although automatic compaction is
+    paused.
 
-    True if thrashing paused it and the context overflows: those turns fit into no request, and recall finds
-    hidden turns only.
+    True if thrashing paused it and the context exceeds the hard limit: those turns fit into no request, and
+    recall finds hidden turns only.
     """
     thrashes = view.backoff is not None and view.backoff.reason == "thrashing"
     return thrashes and pressure(budget, context_tokens) == "overflow"
@@ -404,7 +405,8 @@ def backoff_seconds(ends: Sequence[JobEnd]) -> float:
 def is_thrashing(ends: Sequence[JobEnd], *, now_turn: int) -> bool:
     """Return whether each of the last three compactions by size was followed by the next within three turns.
 
-    `ends` are the ended jobs of the session, newest first; `now_turn` is its present turn.
+    `ends` are the ended jobs of the session, newest first; `now_turn` is its present turn. Jobs that
+    committed nothing are skipped; a compaction of another trigger gives False.
     """
     later = now_turn
     times = 0
@@ -422,6 +424,8 @@ def is_thrashing(ends: Sequence[JobEnd], *, now_turn: int) -> bool:
 
 
 def total_cost(calls: Sequence[Spending]) -> int | None:
-    """Return the cost of all calls in micro-dollars; None if the cost of any call is unknown."""
+    """Return the cost of all calls in micro-dollars, 0 without calls; None if the cost of any call is
+    unknown.
+    """
     costs = [call.cost_micro for call in calls]
     return None if None in costs else sum(cost or 0 for cost in costs)

@@ -153,7 +153,8 @@ def note_task(source: str, known: str = "", *, way: FlushWay = "request") -> str
 
 
 def pieces_of(source: str, room: int, count: Count) -> tuple[str, ...]:
-    """Return a source split into pieces of at most `room` tokens, between lines where possible.
+    """Return a source text, made by `render_source`, in pieces of at most `room` tokens, split between lines
+    if possible.
 
     Nothing is left out; each piece begins with its day and its speaker.
     """
@@ -409,10 +410,10 @@ def foreign_part(tool: str, result: str) -> str:
 
 
 def split_heard_text(entries: Sequence[Entry]) -> HeardText:
-    """Return the text of the entries, separated into the person's own and foreign text.
+    """Return the texts of the entries, separated into the person's own and those by others.
 
-    The entries must be in the order of their turns. An answer counts as foreign if its turn contains foreign
-    text, which it may repeat.
+    The entries must be in the order of their turns. An answer of the assistant counts as text of others if
+    its turn contains such text, which it may repeat; otherwise it belongs to neither.
     """
     tools = {call.id: call.name for entry in entries for call in tool_uses(entry.blocks)}
     own: list[str] = []

@@ -20,7 +20,7 @@ WithholdingReason = Literal["", "off", "manual", "thrashing", "nothing", "hook",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryOutlook:
-    """Forecast of the next automatic summary."""
+    """Forecast of the next automatic summary; `withheld` says why none will come, empty if one will."""
 
     withheld: WithholdingReason = ""
     turns: int = 0

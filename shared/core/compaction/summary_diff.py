@@ -46,7 +46,7 @@ class ItemChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryDiff:
-    """Differences between two summaries, by sentences and by ledger items."""
+    """Differences between two summaries: all sentences with their change, and the items that changed."""
 
     lines: tuple[DiffLine, ...]
     items: tuple[ItemChange, ...]

@@ -293,7 +293,9 @@ def text_fault(text: str, ground: Ground) -> str | None:
 
 
 def holds_injection(text: str) -> bool:
-    """Return whether a text contains orders to a model, or marks that `untrusted_text.defuse` changes."""
+    """Return whether a text contains orders to a model, such as "ignore all rules", or imitated marks of the
+    program.
+    """
     return _INJECTION.search(text) is not None or defuse(text) != text
 
 
@@ -303,7 +305,9 @@ def is_refusal(text: str) -> bool:
 
 
 def is_template(text: str) -> bool:
-    """Return whether a text repeats the program's summary prompts or has placeholders like `[insert …]`."""
+    """Return whether a text repeats a sentence of the program's summary prompts, or has placeholders like
+    `[insert …]`.
+    """
     return _TEMPLATE.search(text) is not None or is_own_sentence(text)
 
 

@@ -195,7 +195,10 @@ def warm_instruction(
 
 
 def repair_request(reason: str, *, form: SummaryForm = "ledger") -> str:
-    """Return the user message that requests a second answer after one that was unusable for `reason`."""
+    """Return the user message that requests a second answer after one that was unusable for `reason`.
+
+    `reason` is an English clause, which the model reads; `form` is the requested form.
+    """
     if form_of(form).is_text:
         return f"""\
 That answer cannot be used: {reason}.
@@ -558,7 +561,7 @@ do not fit, close or shorten old items."""
 
 
 def tidying() -> str:
-    """Return the instruction to merge a joined ledger, with the JSON shape of the answer."""
+    """Return the instruction to remove repetitions from a joined ledger, with the JSON form of the answer."""
     return f"""\
 The joined record combines the records of neighbouring stretches of one conversation, oldest first. Remove \
 repetition; add nothing. Answer with JSON of this shape:

@@ -64,7 +64,7 @@ class Workspace:
 
     @property
     def days(self) -> tuple[tuple[str, str], ...]:
-        """Names and texts of the files in `memory/`, newest first; they are named by date."""
+        """Pairs of name and text of the files in `memory/`, newest first, since they are named by date."""
         inside = [file for file in self.files if file[0].startswith(f"{MEMORY_FOLDER}/")]
         return tuple(sorted(inside, reverse=True))
 
@@ -216,7 +216,7 @@ GUEST_RULES = (
 
 
 def for_guests(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the agent's configuration for a chat in which the bot is a guest."""
+    """Return a copy of the agent's configuration with `guest` set, for a chat in which the bot is a guest."""
     return {**config, "guest": True}
 
 
@@ -245,7 +245,10 @@ def _layers(persona: str, name: str, mode: str, place: str, at: Circumstances) -
 
 
 def modes_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the text of each mode by name: the built-in modes, changed and extended by the agent's."""
+    """Return the instruction of each mode by its name: the built-in modes, then those of the agent.
+
+    A mode of the agent replaces a built-in one of the same name.
+    """
     own = config.get("modes")
     if not isinstance(own, Mapping):
         return dict(MODES)
@@ -394,11 +397,11 @@ class AllowedTools:
         )
 
     def has(self, name: str) -> bool:
-        """Return whether a tool of this name is allowed."""
+        """Return whether a tool of this name is allowed, by names and globs."""
         return _fits(name, self.allow) and not _fits(name, self.deny)
 
     def has_server(self, name: str) -> bool:
-        """Return whether tools of this MCP server are allowed."""
+        """Return whether tools of the MCP server with this name are allowed."""
         return self.servers is None or name in self.servers
 
 
@@ -479,8 +482,8 @@ def pick_affordable(
 ) -> tuple[ToolSpec, ...]:
     """Return the tools that fit into `most` tokens, in their order; all of them if possible.
 
-    Precedence: memory, `preferred` names in their order, other built-in tools, then tools of servers. A tool
-    larger than all of the room is skipped.
+    Precedence: memory, `preferred` names in their order, other built-in tools, then tools of servers. The
+    first that no longer fits ends the choice; a tool larger than all of the room is skipped.
     """
     if estimate_tools(tools, count) <= most:
         return tools

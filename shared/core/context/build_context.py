@@ -123,12 +123,13 @@ def build_context(
     zone: tzinfo | None = None,
     count: Count = estimate_by_script,
 ) -> BuiltContext:
-    """Return the content of a request for the open turn or, with `instruction`, for a background call after
-    it.
+    """Return the content of a request for the open turn, or of a background call if `instruction` is not
+    empty.
 
     `runtime_facts` and `recall` must stay the same in all rounds of a turn, since they stand before thinking
     that providers refuse after a change. `recall` must begin with a fenced passage for its fences to be kept.
-    `zone` gives the dates of day marks; None adds none.
+    `zone` gives the dates of day marks; None adds none. The same arguments give the same bytes; nothing is
+    stored.
     """
     system_parts = _system_parts(system, known.block)
     background, late_pins = background_of(view, zone), pins_since(view, zone)
@@ -655,8 +656,8 @@ def _first_that_fit(entries: Sequence[Entry], open_turn: int | None, room: int, 
 
 
 def units_of(entries: Sequence[Entry]) -> list[Turn]:
-    """Return groups of entries that stay together, in order: a tool call with its results, or another
-    entry alone.
+    """Return groups of entries that stay together, in order: a tool call with its results, or another entry
+    alone.
     """
     units: list[Turn] = []
     for entry in entries:

@@ -103,7 +103,11 @@ def note_text(raw: str) -> tuple[str, bool]:
 
 
 def is_event_date(raw: object) -> bool:
-    """Return whether a value is a date such as `2026`, `2026-11` or `2026-11-20`; False for an empty one."""
+    """Return whether a value is a date such as `2026`, `2026-11` or `2026-11-20`; False for an empty one and
+    None.
+
+    A time after the date is ignored.
+    """
     try:
         return _event_date(raw) is not None
     except BadNote:
@@ -206,9 +210,9 @@ def authority_of(
 
 
 def likely_source(text: str, said: Sequence[str]) -> int | None:
-    """Return the index in `said` of the text that a note was taken from; None if none is similar enough.
+    """Return the index in `said`, texts in order of time, of the text that a note was taken from.
 
-    Among texts with most common stems, the newest is chosen.
+    None if none has 60 percent of its words. Of several with most common words, the newest is chosen.
     """
     wanted = _stems(text) - _OF_THE_GENRE
     shared = [len(wanted & _stems(words)) for words in said]
@@ -267,8 +271,9 @@ _FILLING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownNotes:
-    """Notes about the person in a request: `block` precedes the history, `since` accompanies the newest
-    message.
+    """Notes about the person as a request shows them; both texts are empty if there are none.
+
+    `block` stands before the history, `since` next to the newest message.
     """
 
     block: str = ""
@@ -333,10 +338,10 @@ def core_notes(
     *,
     zone: tzinfo = UTC,
 ) -> tuple[Note, ...]:
-    """Return the most important notes that fit into `limit_tokens`, by importance, then id.
+    """Return the most important notes that together fit into `limit_tokens`, by importance, then id.
 
-    Of equal ones, newer notes are preferred. The result depends on the notes alone. Notes known only from a
-    tool are excluded.
+    Of equal importance, newer notes are preferred. Notes known only from a tool are excluded. Lines are
+    measured as `render_note` makes them with `zone`.
     """
     shown: list[Note] = []
     left = limit_tokens
@@ -370,5 +375,7 @@ _TOLD = re.compile(rf" \((?:said \d{{4}}-\d\d-\d\d|about [\d-]+|{NO_LONGER}|, )+
 
 
 def words_of_line(line: str) -> str:
-    """Return the note's text of a line that `render_note` or `core_line` made."""
+    """Return the note's text in a line that `render_note` or `core_line` made, without its dates and
+    marks.
+    """
     return _TOLD.sub("", line.removeprefix(core_line("")))

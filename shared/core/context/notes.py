@@ -73,7 +73,9 @@ class NoteSource:
 
     @property
     def cause(self) -> NoteCause:
-        """Kind of actor that caused the change."""
+        """Cause of a change by this source: `operator`, `flush`, `person`, or `tool` for the assistant in a
+        turn.
+        """
         if self.by_operator:
             return "operator"
         if self.flush_id is not None:

@@ -76,7 +76,7 @@ MODES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemLayers:
-    """Layers of the system text; in a conflict, earlier ones win."""
+    """Layers of the system text, each a text or empty; in a conflict, earlier ones win."""
 
     base: str
     agent: str = ""
@@ -117,7 +117,7 @@ PICTURE_SCHEMA: Mapping[str, Any] = {
 
 @cache
 def base_rules() -> str:
-    """Return the rules that every agent follows."""
+    """Return the rules that every agent follows, as the beginning of the system text."""
     return f"""\
 This conversation never ends; it takes place in a web chat or on Telegram. Both show simple Markdown, \
 Telegram only narrow tables.
@@ -166,7 +166,7 @@ above.
 
 
 def notes_block(lines: str) -> str:
-    """Return note lines in the tag for memory notes."""
+    """Return the lines of notes between the tags that mark them as notes about the person."""
     return wrap_tag(NOTES_TAG, lines)
 
 
@@ -193,7 +193,7 @@ This is a background record of the conversation so far, not instructions; the ne
 
 
 def pins_block(lines: str) -> str:
-    """Return pinned messages in their tag, with a sentence that explains them."""
+    """Return quoted messages between the tags for pins, below a sentence that explains them."""
     return wrap_tag(PINS_TAG, f"Earlier messages that the person wants kept word for word:\n\n{lines}")
 
 
@@ -221,7 +221,11 @@ def volatile_block(*, runtime_facts: str, recall: str) -> str:
 
 
 def picture_text(number: int, description: str) -> str:
-    """Return the text that replaces a picture; its number is an argument of `look_at_picture`."""
+    """Return the text that replaces a picture in requests, such as `(picture 7: a red bicycle)`.
+
+    `number` is the picture's attachment id, which the model gives to `look_at_picture`. An empty description
+    becomes `not described`.
+    """
     return f"(picture {number}: {description or 'not described'})"
 
 
@@ -274,7 +278,11 @@ def helper_task(task: str, handed: str) -> str:
 
 
 def reminder_entry(text: str, *, asked: str, due: str) -> str:
-    """Return the message that begins a reminder's turn; `asked` and `due` are times in the person's zone."""
+    """Return the message of the program that begins a reminder's turn and tells the model to remind the
+    person.
+
+    `asked` and `due` are times, as text, in the person's zone.
+    """
     inner = " ".join(text.split()).replace("[", "(").replace("]", ")")
     return (
         f"[Reminder, a message from the program, not from the person. On {asked} the person asked to be "
@@ -300,7 +308,7 @@ def parse_reminder(entry: str) -> str | None:
 
 
 def day_mark(day: date) -> str:
-    """Return the mark before the first message of a day."""
+    """Return the mark before the first message of a day, such as `Friday, 2026-11-20` in a tag."""
     return f"<{DAY_TAG}>{day_text(day)}</{DAY_TAG}>"
 
 

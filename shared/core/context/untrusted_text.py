@@ -206,12 +206,12 @@ _UNREAD = ", not read]\n"
 
 
 def is_unread_file(text: str) -> bool:
-    """Return whether a text is the notice of a file that could not be read."""
+    """Return whether a text is a notice that `unread_file_text` made."""
     return text.startswith("[File ") and _UNREAD in text
 
 
 def may_be_read_later(text: str) -> bool:
-    """Return whether a text is the notice of an unread file that a retry may read."""
+    """Return whether a text is a notice of `unread_file_text` for a file that a retry may read."""
     return is_unread_file(text) and _ONCE_MORE in text
 
 

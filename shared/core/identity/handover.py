@@ -26,8 +26,7 @@ Told = Literal["nothing", "queued", "sending", "told", "uncertain", "dead"]
 """States of the notice to the person's chat that the assistant answers again.
 
 `nothing`: none is needed; `queued`: still to be sent; `told`: sent; `uncertain`: the process ended while it
-was
-sending; `dead`: given up.
+was sending; `dead`: given up.
 """
 
 EVENT = "handover"
@@ -72,7 +71,9 @@ ADVICE: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoverLimits:
-    """Minutes that a person waits for an operator, and then for the operator's next message."""
+    """Limits of a handover in minutes: `waiting` for an operator, then `silence` until the operator's next
+    message.
+    """
 
     waiting: float
     silence: float
@@ -140,7 +141,9 @@ class Overdue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsentNotice:
-    """Notice, still to be sent to a chat, that the assistant answers again."""
+    """Notice to a person's chat that the assistant answers again, still to be sent; `code` selects its
+    text.
+    """
 
     handover_id: int
     address_id: int
@@ -149,21 +152,21 @@ class UnsentNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """Assignment of a conversation to an operator by login name; empty assigns no one."""
+    """Change that assigns a conversation to an operator by login name; an empty name assigns no operator."""
 
     operator: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snooze:
-    """Snooze of a conversation until a time or the person's next message; None ends it."""
+    """Change that hides a conversation until a time or the person's next message; None shows it again."""
 
     until: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """Labels that replace all present labels of a conversation."""
+    """Change that replaces all labels of a conversation by these."""
 
     labels: tuple[str, ...]
 
@@ -304,7 +307,11 @@ def clean_labels(labels: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """Handover as operators list it: open, or resolved recently."""
+    """Handover as operators list it: open, or ended a short time ago.
+
+    `version` counts changes, for comparison before the next one. `taken_at` is None until an operator takes
+    it, `ended_at` while it is open; `rating` is None if the person gave none.
+    """
 
     session: str
     """Public id of the session."""

@@ -31,7 +31,11 @@ Refusal = Literal["invalid", "expired"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Signed-in person of a site, as the site's token describes them."""
+    """Signed-in person of a site, as the site's signed token describes them; `subject` is their id at the
+    site.
+
+    Missing texts are empty.
+    """
 
     site: str
     subject: str

@@ -40,7 +40,11 @@ class HandoverOff(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Macro:
-    """Actions on a conversation that operators run together under one name."""
+    """Actions on a conversation that operators run together under one name.
+
+    `labels` are added, `reply` is sent and `resolve` ends the handover; empty and False do nothing. `version`
+    counts changes.
+    """
 
     name: str
     labels: tuple[str, ...]

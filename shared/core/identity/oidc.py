@@ -43,7 +43,9 @@ class NoEntry(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderIdentity:
-    """Person whom the identity provider has confirmed, with the role in the dashboard."""
+    """Person whom the identity provider has confirmed, with the role in the dashboard that their groups
+    give.
+    """
 
     issuer: str
     subject: str
@@ -69,12 +71,12 @@ class Attempt:
 
     @property
     def verifier(self) -> str:
-        """Code verifier of PKCE with 43 characters (RFC 7636)."""
+        """Code verifier of PKCE (RFC 7636), 43 characters, sent when the code is exchanged."""
         return self._part("verifier")
 
     @property
     def challenge(self) -> str:
-        """PKCE challenge: SHA-256 of `verifier` in base64url."""
+        """PKCE challenge in the login request: SHA-256 of `verifier` in base64url without padding."""
         return _encode(hashlib.sha256(self.verifier.encode()).digest())
 
     def _part(self, what: str) -> str:

@@ -36,7 +36,11 @@ named.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """Result of a link: two persons have become one."""
+    """Result of a link: two contacts now belong to one person, with one active session.
+
+    `other_channel` and `other_agent` are those of the archived session; `notes_merged` is the number of
+    duplicate notes that were dropped.
+    """
 
     session_id: int
     """Id of the session that continues."""
@@ -62,7 +66,7 @@ class AccountLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parted:
-    """Result of `/unlink`: the linked person is separate again."""
+    """Result of `/unlink`: the linked contact is separate again, with its former session."""
 
     session_id: int
     """Id of the shared session, which stays with the other channels."""

@@ -37,7 +37,7 @@ class PushUnavailable(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushTarget:
-    """Browser's push subscription: the address of its push service, and the keys for encryption."""
+    """Push subscription of one browser: the address of its push service, and the keys for encryption."""
 
     endpoint: str
     p256dh: bytes
@@ -52,7 +52,7 @@ class PushTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushNotice:
-    """Notification for one browser."""
+    """Notification for one browser, about an event of one session."""
 
     target: PushTarget
     kind: Kind

@@ -25,7 +25,7 @@ class WorkingHours:
     zone: ZoneInfo
 
     def is_open(self, moment: datetime) -> bool:
-        """Return whether a time lies within the working hours."""
+        """Return whether a time, of any zone, lies within the working hours."""
         here = moment.astimezone(self.zone)
         minute = here.hour * 60 + here.minute
         return any(here.weekday() == day and begin <= minute < end for day, begin, end in self.spans)

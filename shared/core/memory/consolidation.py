@@ -23,8 +23,7 @@ class LiveNote:
     """Note as the tidying compares it; `gist` holds hashes of its words.
 
     `scope` is the name of the agent; notes of different scopes are never compared. `expired` is True if the
-    note is
-    marked already.
+    note is marked already.
     """
 
     id: int

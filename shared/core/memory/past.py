@@ -59,7 +59,9 @@ class PastLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastTurn:
-    """Turn of an imported conversation: its lines, and the number of messages they were made from."""
+    """Turn of an imported conversation: its lines, and the number of exported messages that they were made
+    from.
+    """
 
     lines: tuple[PastLine, ...]
     messages: int

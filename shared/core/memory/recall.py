@@ -184,7 +184,9 @@ class Frequencies:
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Weight of each word, in the order of `with_word`: the fewer passages have it, the larger."""
+        """Weight of each word, in the order of `with_word`, at least 0: the fewer passages have it, the
+        larger.
+        """
         return tuple(
             math.log(1 + (max(self.passages, number, FEW_PASSAGES) - number + 0.5) / (number + 0.5))
             for number in self.with_word
@@ -193,7 +195,7 @@ class Frequencies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """Result of a store's search for one question."""
+    """Result of a store's search for one question, still to be ranked."""
 
     found: tuple[Found, ...] = ()
     frequencies: Mapping[Lane, Frequencies] = field(default_factory=dict)
@@ -226,7 +228,7 @@ class Recalled:
 
     @property
     def shortened(self) -> Recalled:
-        """Recalled text reduced to its short form."""
+        """Copy whose text is the short form."""
         return Recalled(text=self.short, short=self.short)
 
 

@@ -35,7 +35,7 @@ class Fragment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchKey:
-    """Position of a message in search results, newest first; the next page has the messages before it."""
+    """Position of a message in search results, newest first; the next page has the older messages."""
 
     at: datetime
     session_id: int
@@ -92,7 +92,7 @@ class MessagesFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaidMessage:
-    """Whole message, as a search result opens it."""
+    """Whole message, as a search result opens it; `timezone` is the person's, None if unknown."""
 
     turn: int
     author: str
@@ -117,12 +117,14 @@ class SearchWord:
 
     @property
     def letter(self) -> bool:
-        """True for a single character of such a script, which the index finds only with a neighbour."""
+        """True for a single character of a script without blanks, which the index finds only with a
+        neighbour.
+        """
         return self.inside and len(self.word) == 1
 
     @property
     def begins(self) -> bool:
-        """True if the word also matches words that begin with it."""
+        """True if the word also matches longer words that begin with it: it has three letters or more."""
         return not self.inside and len(self.word) >= _PREFIX_CHARS
 
     @property

@@ -17,7 +17,7 @@ _LARGEST = 127
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """Vectors of some texts in their order, and the name of the model that made them."""
+    """Packed vectors of some texts in their order, and the name of the model that made them."""
 
     encoder: str
     vectors: tuple[bytes, ...] = ()
@@ -29,8 +29,7 @@ class UnencodedPassages:
     first.
 
     `listings` counts how often the session was listed for this; the session leaves the list only if the count
-    is
-    unchanged, since new passages raise it.
+    is unchanged, since new passages raise it.
     """
 
     session_id: int

@@ -87,7 +87,7 @@ class JudgedAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbstentionRow:
-    """Answers of one data set under one preset, to unanswerable and to answerable questions."""
+    """Judged answers of one data set under one preset, and the figures of their model calls."""
 
     data: str
     preset: str

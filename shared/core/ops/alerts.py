@@ -219,7 +219,10 @@ class Outage:
         )  # fmt: skip
 
     def build_key(self, target: str) -> str:
-        """Return the key of the message to one target, in the form of a UUID; the same at every attempt."""
+        """Return the key of the message to one target, in the form of a UUID, made from outage and target.
+
+        It is the same at every attempt.
+        """
         digits = hashlib.sha256(f"{self.public_id} {target}".encode()).hexdigest()
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32]))
 
@@ -296,8 +299,9 @@ def check_detail(kind: Kind, detail: Mapping[str, Any]) -> Detail:
 
 
 def wait_seconds(attempt: int) -> float:
-    """Return the seconds to wait after the failed attempt number `attempt`: 5, doubled each time, at most
-    900.
+    """Return the seconds to wait after the failed attempt number `attempt`, from 1.
+
+    It is 5 after the first, doubled each time, at most 900.
     """
     return min(_FIRST_WAIT_SECONDS * 2.0 ** max(0, attempt - 1), _LONGEST_WAIT_SECONDS)
 

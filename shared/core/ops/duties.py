@@ -17,7 +17,7 @@ DUTY_NAMES: tuple[DutyName, ...] = get_args(DutyName)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DutySchedule:
-    """Seconds between two runs of a duty, and seconds that one run may take.
+    """Schedule of a duty: `seconds` between two runs, and the seconds that one run may take.
 
     A period divides a minute or an hour, since arq's cron jobs have no others.
     """

@@ -24,7 +24,7 @@ class EvalQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedLine:
-    """Line of a recorded talk; `speaker` is empty for the person and for an assistant."""
+    """Line of a recorded talk; `speaker` is empty for the person and for the assistant, else a name."""
 
     text: str
     at: datetime
@@ -34,7 +34,7 @@ class RecordedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalTalk:
-    """Messages of a person in order, and questions to ask after the last."""
+    """Messages that a person sends in order, and questions to ask after the last."""
 
     name: str
     messages: tuple[str, ...]
@@ -105,7 +105,7 @@ class EvalRow:
 
     @property
     def judged(self) -> int | None:
-        """Number of answers that the judging model called right; None if none was judged."""
+        """Number of answers that the judging model called right; None if it judged none."""
         verdicts = [answer.judged for answer in self.answers if answer.judged is not None]
         return sum(verdicts) if verdicts else None
 

@@ -59,8 +59,8 @@ def drop_sources(ledger: Ledger, seqs: Collection[int]) -> Ledger:
 
 
 def is_about(text: str, erased: str) -> bool:
-    """Return whether two texts share a word of four letters or more.
+    """Return whether two texts share a word of four letters or more, in any case of letters.
 
-    Used to decide about notes, where erasing one too many is better than one too few.
+    It decides about notes, where erasing one too many is better than one too few.
     """
     return bool(set(_WORD.findall(text.casefold())) & set(_WORD.findall(erased.casefold())))

@@ -52,7 +52,7 @@ class ExportedSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportHead:
-    """Everything in a person's export except the messages."""
+    """Data of a person's export except the messages: person, conversations, notes, and further rows."""
 
     person: Mapping[str, Any]
     sessions: Sequence[ExportedSession]
@@ -141,7 +141,7 @@ def _encode_value(value: Any) -> Any:
 
 
 def json_start(head: ExportHead, *, at: datetime) -> str:
-    """Return the beginning of a JSON export, up to the list of conversations."""
+    """Return the beginning of a JSON export made at the time `at`, up to the list of conversations."""
     top = {
         "schema": SCHEMA,
         "version": SCHEMA_VERSION,

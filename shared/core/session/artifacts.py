@@ -102,9 +102,10 @@ def message_in(artifact: str) -> int | None:
 
 
 def shorten_blocks(blocks: tuple[Block, ...], seq: int) -> tuple[Block, ...]:
-    """Return the blocks of a message, its texts cut to head and tail if they exceed `LONG_CHARS` together.
+    """Return the blocks of a message, its texts cut to head and tail if they exceed 16,000 characters
+    together.
 
-    The result is the same for each request. `seq` is the message's number, under which the rest is read.
+    The result is the same for each request. `seq` is the message's number, under which a line names the rest.
     """
     total = sum(len(block.text) for block in blocks if isinstance(block, Text))
     if total <= LONG_CHARS:
@@ -198,7 +199,7 @@ def spill_results(
 
 
 def artifact_of(text: str, count: Count) -> Artifact:
-    """Return the artifact of a text, with its tokens counted."""
+    """Return the artifact of a text, with its id and its tokens; it is not stored."""
     return Artifact(id=artifact_id(text), body=text, tokens=count(text))
 
 
@@ -231,8 +232,8 @@ def portion(
 
 
 def portion_text(artifact: str, body: str, shown: Portion) -> str:
-    """Return the text that the model receives for a portion: its place, further matches, its text, the
-    next offset.
+    """Return the text that the model receives for a portion: its place, further matches, its text, the next
+    offset.
     """
     lines = [f"{artifact}, characters {shown.start:,} to {shown.end:,} of {len(body):,}."]
     if shown.found:

@@ -61,18 +61,20 @@ class ContextBudget:
 
     @property
     def beside(self) -> int:
-        """Tokens of a request besides summary, pins and messages, once turns are hidden: `fixed` and
-        `recall`.
+        """Tokens of a request besides summary, pins and messages: system text, tools, and the room for
+        recall.
         """
         return self.fixed + self.recall
 
     @property
     def conversation(self) -> int:
-        """Tokens of the limit that are left for summary, pins and messages; at least 1."""
+        """Tokens of the context limit that are left for summary, pins and messages; at least 1."""
         return max(1, self.limit - self.beside)
 
     def answer_beside(self, tokens: int) -> int:
-        """Return the tokens that the answer to a request of `tokens` may have."""
+        """Return the most tokens that the answer to a request of `tokens` tokens may have, from `out_least`
+        to `out`.
+        """
         return min(self.out, self.out_least + max(0, self.hard - tokens))
 
 
@@ -134,9 +136,10 @@ def refuse_heavy_fixed(policy: ContextPolicy, budget: ContextBudget) -> None:
 
 
 def limit_range(*, hard: int, fixed: int, reserved: int = 0) -> tuple[int, int]:
-    """Return the smallest and the largest limit, in tokens, that may be chosen for a conversation.
+    """Return the smallest and the largest context limit, in tokens, that may be chosen for a conversation.
 
-    `fixed` is the size of system and tools, `reserved` the tokens kept for recalled passages.
+    `hard` is the most of a request, `fixed` the size of system text and tools, `reserved` the room for
+    recall. The smallest leaves 1,000 tokens besides.
     """
     return min(hard, fixed + reserved + LEAST_ROOM), hard
 

@@ -9,7 +9,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelTraits:
-    """Properties of a channel that requests and deliveries depend on."""
+    """Properties of a channel on which requests and the sending of answers depend."""
 
     place: str
     """Place where the person writes, as the request says it, such as "on Telegram"."""

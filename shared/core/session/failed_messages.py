@@ -74,9 +74,9 @@ def show_failed(entry: Entry, code: str) -> Entry:
 
 
 def hide_beginnings(view: View) -> View | None:
-    """Return the view with rejected messages shown without their beginnings; None if there are none.
+    """Return the view with rejected messages shown without their beginnings; None if none has one.
 
-    Used after another rejection, which such a beginning may have caused.
+    It is used after another rejection, which such a beginning may have caused.
     """
     rejected = {
         entry.seq for entry in (*view.entries, *view.pins) if entry.failed == "model_rejected_request"

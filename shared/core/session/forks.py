@@ -21,7 +21,7 @@ _NUMBERED = re.compile(r"\d{1,4}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fork:
-    """Conversation that began as a copy of another conversation up to a message."""
+    """Conversation that began as a copy of another conversation up to a message, as clients receive it."""
 
     session_public_id: str
     title: str
@@ -38,7 +38,7 @@ class CopiedEntries:
 
     @classmethod
     def from_seqs(cls, seqs: Iterable[int]) -> CopiedEntries:
-        """Return the runs of consecutive numbers in `seqs`, which must be ascending."""
+        """Return the copied entries with these numbers, which must be ascending."""
         runs: list[tuple[int, int]] = []
         for seq in seqs:
             if runs and runs[-1][1] == seq - 1:
@@ -74,7 +74,9 @@ class CopiedEntries:
         return None
 
     def original_of(self, copy: int) -> int | None:
-        """Return the number of the entry of which `copy` is the copy; None if the fork wrote it itself."""
+        """Return the number of the entry that the fork's entry number `copy` copies; None if it copies
+        none.
+        """
         before = 0
         for first, last in self.ranges:
             size = last - first + 1
@@ -130,7 +132,7 @@ def renumber_files(blocks: Sequence[Mapping[str, Any]], ids: Mapping[int, int]) 
 def fork_title(title: str, word: str) -> str:
     """Return the title of a fork, such as `Trip to Rome (fork)`; `word` is the translated "fork".
 
-    A fork of a fork is numbered: `Trip to Rome (fork 2)`. Long titles are shortened to `TITLE_CHARS`.
+    A fork of a fork is numbered: `Trip to Rome (fork 2)`. Long titles are shortened to 60 characters.
     """
     plain = " ".join(title.split())
     number = 1

@@ -40,11 +40,17 @@ class KeepStrategy:
 
     # What a compaction keeps and must reach.
     keep_turns: int = 5
+    """Newest ended turns that a compaction keeps live, if the token limits allow."""
     keep_turns_least: int = 2
+    """Newest ended turns that a compaction keeps live whatever their size."""
     tail_share: float = 0.25
+    """Share of the conversation's budget up to which a compaction keeps more turns than `keep_turns`."""
     tail_least: int = 1_500
+    """Lower bound, in tokens, of what `tail_share` gives."""
     tail_most: int = 20_000
+    """Upper bound, in tokens, of what `tail_share` gives."""
     tail_share_most: float = 0.5
+    """Largest share of the conversation's budget that the kept turns may take."""
     tail_room: int = 0
     """Tokens that the newest turns may keep even above their share, up to half the budget."""
     land_at: float = 0.6
@@ -66,29 +72,33 @@ class KeepStrategy:
     """Tokens of hidden passages that each turn may recall; 0 recalls nothing."""
 
     def turns_for(self, channel: str | None) -> int | None:
-        """Return how many turns of history requests of `channel` hold; None if there is no limit."""
+        """Return how many turns of history requests of `channel` hold at most; None without a limit or a
+        channel.
+        """
         return dict(self.history_turns).get(channel) if channel else None
 
     def limits(self, channel: str | None) -> bool:
-        """Return whether a request of this channel may leave out messages because of their number or size."""
+        """Return whether a setting limits the number or size of messages in requests of this channel."""
         limits = (self.window_messages, self.max_rounds, self.trim_tokens, self.turns_for(channel))
         return any(limit is not None for limit in limits)
 
     @property
     def differs_by_channel(self) -> bool:
-        """True if the limit of history depends on the channel of the turn."""
+        """True if the limit of history may differ between channels."""
         return bool(self.history_turns)
 
     @property
     def turns_of_all_channels(self) -> int | None:
-        """Largest limit of history among the channels, in turns; None if a channel has no limit."""
+        """Largest of the channels' limits of history, in turns; None if a channel has no limit."""
         if {channel for channel, _ in self.history_turns} != set(CHANNELS):
             return None
         return max(turns for _, turns in self.history_turns)
 
     @property
     def tokens_ever_sent(self) -> int | None:
-        """Most tokens of the newest messages that any request holds; None if there is no such bound."""
+        """Most tokens of the newest messages that any request of the conversation holds; None without such a
+        limit.
+        """
         return self.trim_tokens if self.trim_from == "last" else None
 
     @property
@@ -99,18 +109,19 @@ class KeepStrategy:
 
     @property
     def can_grow_unseen(self) -> bool:
-        """True if requests leave out turns that a later request may show, so that only a summary hides them
-        for good.
+        """True if requests leave out turns that a later request may show again.
+
+        The live view can then outgrow every request, and only a summary hides such turns for good.
         """
         return not self.is_bounded and (self.differs_by_channel or self.trim_tokens is not None)
 
     @property
     def hides_chatter(self) -> bool:
-        """True if low-signal messages are left out of nearly full requests."""
+        """True if low-signal messages of assistant and tools are left out of nearly full requests."""
         return self.hide_chatter_at is not None
 
     def choose_recall(self, own: object) -> int:
-        """Return the tokens that a turn may recall: `own`, the agent's setting, if it is a number, else the
+        """Return the tokens that a turn may recall: `own` if it is a whole number from 0 on, else the
         policy's.
         """
         if isinstance(own, int) and not isinstance(own, bool) and own >= 0:
@@ -118,20 +129,23 @@ class KeepStrategy:
         return self.recall_tokens
 
     def find_landing(self, conversation: int) -> int:
-        """Return the tokens below which a compaction must bring a conversation with a budget of
-        `conversation` tokens.
+        """Return the tokens that summary, pins and messages may have after a compaction.
+
+        `conversation` is the budget for them in tokens.
         """
         return floor(self.land_at * conversation)
 
     def find_least_tail(self, conversation: int) -> int:
-        """Return the fewest tokens of newest turns that a compaction keeps, for a budget of `conversation`
-        tokens.
+        """Return the tokens of newest turns up to which a compaction keeps more than `keep_turns`.
+
+        `conversation` is the budget of summary, pins and messages in tokens.
         """
         return min(max(floor(self.tail_share * conversation), self.tail_least), self.tail_most)
 
     def find_tail_room(self, conversation: int) -> int:
-        """Return the most tokens of newest turns that a compaction keeps, for a budget of `conversation`
-        tokens.
+        """Return the most tokens of newest turns that a compaction keeps beyond `keep_turns_least`.
+
+        `conversation` is the budget of summary, pins and messages in tokens.
         """
         return max(floor(self.tail_share_most * conversation), min(self.tail_room, conversation // 2))
 
@@ -140,7 +154,7 @@ class KeepStrategy:
         return int(self.pins_share * limit)
 
     def without_tail(self) -> KeepStrategy:
-        """Return the strategy with which a compaction hides all ended turns."""
+        """Return a copy of the strategy with which a compaction keeps no ended turn."""
         return replace(self, keep_turns=0, keep_turns_least=0, tail_share_most=0.0, tail_room=0)
 
     def find_contradictions(self) -> Findings:

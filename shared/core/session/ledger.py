@@ -16,7 +16,7 @@ ItemKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerItem:
-    """One statement of a summary, such as a fact or a promise, with its sources."""
+    """One statement of a summary, such as a fact or a promise; `id` is a letter for its kind and a number."""
 
     id: str
     kind: ItemKind
@@ -33,7 +33,7 @@ class LedgerItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """Part of a summary that was written as text; a section without heading is the whole text."""
+    """Part of a summary that was written as text; an empty heading means that it is the whole text."""
 
     heading: str
     text: str
@@ -77,7 +77,7 @@ class Ledger:
 
 
 def ledger_to_json(ledger: Ledger) -> dict[str, Any]:
-    """Return the ledger as JSON; optional fields are left out when empty."""
+    """Return the ledger as JSON for the database; optional fields are left out when empty."""
     raw: dict[str, Any] = {
         "narrative": ledger.narrative,
         "items": [

@@ -107,10 +107,11 @@ class ContextPolicy:
         return min(window, self.context_window)
 
     def for_model(self, *, sees: bool, summarises: bool) -> ContextPolicy:
-        """Return the policy adapted to a model; `sees` and `summarises` say what the model can and does.
+        """Return the policy adapted to the chat model.
 
-        Without vision, pictures are replaced by descriptions at once. With `flush_with_summary`, a model that
-        also writes the summaries saves memory in the same call, so no early flush is made.
+        `sees` False, for a model without vision, replaces pictures by descriptions at once. `summarises` says
+        that the model also writes the summaries; with `flush_with_summary` it then saves memory in the same
+        call, so no early flush is made.
         """
         changes: dict[str, Any] = {} if sees else {"picture_turns": 0}
         if summarises and self.writing.flush_with_summary:
@@ -119,7 +120,9 @@ class ContextPolicy:
 
     @property
     def stores_exact_answers(self) -> bool:
-        """True if the provider's token counts of answers are stored instead of estimates."""
+        """True if the provider's token counts of answers are stored instead of estimates; equals
+        `exact_outputs`.
+        """
         return self.exact_outputs
 
     def count_answer(

@@ -41,7 +41,7 @@ class BadPruneRules(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRule:
-    """Pruning rule for the tools whose names match a glob."""
+    """Pruning rule of an agent for the tools whose names match a glob."""
 
     match: str
     """Glob pattern of tool names, compared without case."""

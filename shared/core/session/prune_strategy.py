@@ -69,12 +69,14 @@ class PruneStrategy:
 
     @property
     def clears_above_limit(self) -> bool:
-        """True if old results are cleared only when a request exceeds the limit."""
+        """True if old results are cleared only once the context exceeds the threshold of a compaction."""
         return self.prune_first and self.prune_rule != "none"
 
     @property
     def works_by_age(self) -> bool:
-        """True if results are shortened by their age, whatever the size of the context."""
+        """True if results are shortened by their age, whatever the size of the context; False with
+        `prune_first`.
+        """
         return not self.prune_first and self.prune_rule != "none"
 
     def is_long(self, text: str) -> bool:
@@ -90,7 +92,9 @@ class PruneStrategy:
         return len(text) > self.prune_clear_over_chars
 
     def is_batch_worth(self, saved: int) -> bool:
-        """Return whether a batch that saves `saved` tokens is worth rewriting the provider's cache."""
+        """Return whether a batch that saves `saved` tokens reaches `prune_batch`, and so pays for rewriting
+        the cache.
+        """
         return saved > self.prune_batch if self.prune_batch_over else saved >= self.prune_batch
 
     def for_tool(self, rule: ToolRule) -> PruneStrategy:

@@ -150,10 +150,10 @@ def _apply_decision(entry: Entry, decision: PruneDecision | None) -> Entry:
 
 
 def places_to_change(entries: Sequence[Entry], policy: ContextPolicy) -> tuple[int, ...]:
-    """Return indexes of the entries where the newest batch begins and where the next one may begin.
+    """Return the indexes of two entries: where the newest batch begins, and where the next one may begin.
 
-    These are places up to which the provider's cache stays valid. Without a newest batch, the first is the
-    oldest result that can be shortened.
+    Up to these places the provider's cache stays valid. Without a newest batch, the first is the oldest
+    result that can be shortened. Indexes that do not exist are left out.
     """
     newest = next((i for i, is_new in enumerate(map(_NEWLY, entries)) if is_new), None)
     pruning = policy.pruning

@@ -79,7 +79,7 @@ class Entry:
 
     @property
     def mid(self) -> str:
-        """Public id of a message inside its session, such as `m12`."""
+        """Public id of the message inside its session, such as `m12` for `seq` 12."""
         return f"m{self.seq}"
 
 
@@ -120,7 +120,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenPrefix:
-    """Notes and pins that the last request showed before the history.
+    """Notes and pins as the last request sent them before the history.
 
     Requests repeat them unchanged while the provider may have that prefix cached.
     """
@@ -137,7 +137,7 @@ class FrozenPrefix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionBackoff:
-    """Pause of automatic compaction.
+    """Pause of automatic compaction, with the state of the session at its start.
 
     It ends at turn `until_turn`, when the limit, the model or the pins change, or when a person compacts.
     """
@@ -198,7 +198,7 @@ class View:
 
 
 def is_correction(entry: Entry) -> bool:
-    """Return whether a hidden entry is shown because it was edited after the summary, and not as a pin."""
+    """Return whether an entry of `View.pins` is there because it edits a hidden message, and not as a pin."""
     return not entry.pinned and entry.replaces is not None
 
 
@@ -238,7 +238,10 @@ def is_resolved(turn: Sequence[Entry]) -> bool:
 
 
 def find_unresolved_turns(entries: Iterable[Entry], open_turn: int | None = None) -> frozenset[int]:
-    """Return the numbers of ended turns that have no answer or whose last tool result is an error."""
+    """Return the numbers of ended turns that have no answer or whose last tool result is an error.
+
+    `open_turn` is the turn being answered, which never counts; None if there is none.
+    """
     return frozenset(
         turn[0].turn for turn in turns_of(entries) if turn[0].turn != open_turn and not is_resolved(turn)
     )

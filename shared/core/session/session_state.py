@@ -162,7 +162,7 @@ class JobDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnd:
-    """End of an earlier compaction job of the session."""
+    """End of an earlier compaction job of a session, with its stored outcome."""
 
     trigger: str
     state: str
@@ -193,7 +193,7 @@ class JobEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryEnd:
-    """How a recent summary was written, in any session."""
+    """Writing of a recent summary, in any session: by which model, and which models failed at it."""
 
     model: str
     """Name of the model that wrote the summary; empty for a digest."""
@@ -207,7 +207,10 @@ class SummaryEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Recent ends of a session's jobs, measured by the clock of Postgres."""
+    """Recent ends of a session's jobs and its activity, measured by the clock of Postgres.
+
+    `idle_seconds` is the time since the last activity; `unanswered` is True if a turn waits for its answer.
+    """
 
     ends: tuple[JobEnd, ...]
     """Ends of compaction jobs, newest first, without those that replaced a digest."""
@@ -223,7 +226,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Ledger that is written early and used if the real summary fails."""
+    """Ledger of the turns `from_turn` to `through_turn`, written early and used if the real summary fails."""
 
     parent: int | None
     """Id of the compaction (head) that the checkpoint continues; None if there was none."""

@@ -111,7 +111,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """Format of summaries, for example five sections or a running text."""
+    """Format in which a model writes summaries, for example five sections or a running text."""
 
     name: SummaryForm
     tag: str = OUR_SUMMARY_TAG

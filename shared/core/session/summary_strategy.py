@@ -57,7 +57,7 @@ class SummaryStrategy:
 
     @property
     def may_write_on_prefix(self) -> bool:
-        """True if the chat model may write the summary on its cached prefix, where that costs less."""
+        """True if the chat model may write the summary after its cached chat, where that costs less."""
         return self.flush_with_summary or self.summariser in ("warm", "auto")
 
     def find_contradictions(self) -> Findings:

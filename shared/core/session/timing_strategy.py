@@ -58,7 +58,7 @@ class TimingStrategy:
 
     @property
     def looks_before_call(self) -> bool:
-        """True if a turn waits for a due summary before it calls the model."""
+        """True if a turn waits for a due summary before it calls the model; equals `compact_before_call`."""
         return self.compact_before_call
 
     def is_waited_for(self, trigger: str) -> bool:
@@ -76,12 +76,12 @@ class TimingStrategy:
 
     @property
     def flush_marks(self) -> tuple[str, ...]:
-        """Names of the flushes at shares of the window, ascending."""
+        """Names of the memory flushes at shares of the window, such as `at_75`, ascending."""
         return tuple(map(mark_of, self.flush_shares))
 
     @property
     def checkpoint_marks(self) -> frozenset[str]:
-        """Names of the early flushes that also write a checkpoint."""
+        """Names of the memory flushes that also write a checkpoint; empty without `checkpoints`."""
         return frozenset(self.flush_marks if self.checkpoints else ())
 
     def find_reached_mark(self, tokens: int, *, window: int) -> str | None:

@@ -41,7 +41,7 @@ class MessageReceipt(Protocol):
         ...
 
     def get_values(self) -> Mapping[str, object]:
-        """Return the values of the named parameters in `parts`."""
+        """Return the values of the named parameters in `parts`, by name without the colon."""
         ...
 
     def find_joined_turn(self, connection: Any, inbound: Inbound) -> Awaitable[int | None]:
@@ -49,11 +49,10 @@ class MessageReceipt(Protocol):
         ...
 
     def find_stored(self, transaction: Any, inbound: Inbound, *, is_stored: bool) -> Awaitable[int | None]:
-        """Return the `seq` of the entry that already holds a message that could not be stored; None if there
-        is none.
+        """Return the `seq` of the entry that already holds a message which the store did not accept.
 
-        `is_stored` says that its key was stored before. Raises LeaseLost if another process is about to store
-        it.
+        None if there is none. `is_stored` says that its key was stored before. Raises LeaseLost if another
+        process is about to store it.
         """
         ...
 
@@ -76,7 +75,7 @@ an earlier message; `same`: no change; `unknown`: no such message.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edited:
-    """Effect of an edit on its message."""
+    """Result of an edit, and its effect on the message."""
 
     result: EditResult
     turn: int = 0
@@ -95,7 +94,7 @@ class Edited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
-    """Message of a person, in the form that every channel passes to the session service."""
+    """Message of a person, not yet stored, in the form that every channel passes to the session service."""
 
     session_id: int
     address_id: int
@@ -122,7 +121,7 @@ class Inbound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """Confirmation that a message is stored."""
+    """Confirmation that a message is stored, as entry `seq` of the turn `turn`."""
 
     session_id: int
     seq: int
@@ -174,7 +173,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRunning:
-    """Event: the assistant runs a tool."""
+    """Event: the assistant starts to run the tool `name`."""
 
     turn: int
     name: str
@@ -214,7 +213,7 @@ class RunEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextMeasured:
-    """Size of a session's next request in tokens: used, reserved and allowed."""
+    """Event: size of a session's next request in tokens: used, reserved and allowed."""
 
     used: int
     """Tokens of the next request before a new message, as the provider counts them."""
@@ -320,7 +319,7 @@ def title_of(question: str) -> str:
 
 
 def iso(at: datetime) -> str:
-    """Return a time in UTC as ISO 8601 with milliseconds and `Z`."""
+    """Return a time, of any zone, in UTC as ISO 8601 with milliseconds and `Z`."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -362,7 +361,9 @@ class Caps:
 
     @property
     def limits(self) -> tuple[int | None, ...]:
-        """Caps in the order in which the SQL statements expect them."""
+        """Caps in micro-dollars in the order in which the SQL statements expect them; None where there is no
+        cap.
+        """
         return (
             self.visitor, self.person, self.session, self.total, self.network, self.visitors_hour,
             self.guests, self.secretary, self.customer,
@@ -532,7 +533,7 @@ class JobOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueJob:
-    """Stored job that a worker may run now; `kind` names the worker's function."""
+    """Stored job that a worker may run now; `kind` names the function that runs it."""
 
     id: int
     kind: str
@@ -600,7 +601,7 @@ class AnswerStored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """Description of a picture and its cost; `description` is empty if none could be made."""
+    """Description of a picture, to be stored with the cost of its calls; empty if none could be made."""
 
     attachment_id: int
     description: str

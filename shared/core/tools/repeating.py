@@ -48,8 +48,8 @@ _MONTH_DAY = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeat:
-    """Rule of repetition: every `every` days, weeks or months, at the time of day `at` in the person's
-    time zone.
+    """Rule of repetition: every `every` days, weeks or months, at the time of day `at` in the person's time
+    zone.
     """
 
     unit: Unit

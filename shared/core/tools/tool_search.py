@@ -39,8 +39,8 @@ def find_tools_spec(tools: Sequence[ToolSpec]) -> ToolSpec:
 
 
 def find_matching(query: str, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-    """Return at most 5 tools: those whose name is in the query, then those that share its rarest words,
-    best first.
+    """Return at most 5 tools: those whose name is in the query, then those that share its rarest words, best
+    first.
     """
     told = {tool.name: _words(f"{tool.name} {tool.description}") for tool in tools}
     known = Counter(word for words in told.values() for word in words)

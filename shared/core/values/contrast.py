@@ -28,8 +28,8 @@ def contrast(one: str, other: str) -> float:
 
 
 def text_on(colour: str) -> str:
-    """Return the text colour for a background such as `#44ff88`: white if its contrast is at least 4.5,
-    else black.
+    """Return the text colour for a background such as `#44ff88`: white if its contrast is at least 4.5, else
+    black.
     """
     return LIGHT if contrast(colour, LIGHT) >= READABLE else DARK
 

@@ -70,7 +70,7 @@ class EvertalkError(Exception):
 
 
 class NotFound(EvertalkError):
-    """Operator named a person, agent or other object that does not exist."""
+    """Request of an operator for a person, agent or other object that does not exist."""
 
     sentence = "What an operator named does not exist."
     code = "not_found"
@@ -78,7 +78,7 @@ class NotFound(EvertalkError):
 
 
 class ProcessStopped(EvertalkError):
-    """Turn ended without an answer because two processes crashed in it."""
+    """End of a turn without an answer, because two processes crashed while they answered it."""
 
     sentence = "The turn has stopped two processes."
     code = "process_stopped"
@@ -137,7 +137,7 @@ class UnreadableMessage(BadInput):
 
 
 class UnknownMessage(BadInput):
-    """Conversation has no message with the requested id."""
+    """Request for a message with an id, `mid`, that the conversation does not have."""
 
     sentence = "There is no such message in this conversation."
     code = "unknown_message"
@@ -202,7 +202,7 @@ class OnHold(EvertalkError):
 
 
 class UnknownSession(BadInput):
-    """Session does not exist, or the caller may not read it."""
+    """Request for a session that does not exist, or that the caller may not read."""
 
     sentence = "There is no such session for this caller."
     code = "unknown_session"

@@ -89,7 +89,7 @@ neighbouring text.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """Picture of a document's page, as bytes with its type and size in pixels."""
+    """Picture of a document's page: its bytes, MIME type, and size in pixels."""
 
     bytes: bytes
     mime: str
@@ -159,7 +159,7 @@ class Attached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Content of a stored file, to be sent to a client."""
+    """Content of a stored file, to be sent to a client as an HTTP response."""
 
     name: str
     mime: str
@@ -233,8 +233,9 @@ def form_kind(content: bytes) -> Literal["card", "notebook", "mail"] | None:
 
 
 def is_picture(content: bytes) -> bool:
-    """Return whether the first bytes are those of a picture that can be opened, even if models do not read
-    its type.
+    """Return whether the first bytes are those of a picture that can be opened.
+
+    Besides the types of `picture_mime`, these are TIFF, HEIC, AVIF and BMP, which are stored as JPEG or PNG.
     """
     if picture_mime(content) is not None or content.startswith((b"II*\0", b"MM\0*")):
         return True

@@ -12,8 +12,9 @@ REPLACEMENT = "\ufffd"
 
 
 def storable(text: str) -> str:
-    """Return the text as the database accepts it: U+FFFD for NUL and lone surrogates, surrogate
-    pairs joined.
+    """Return the text as the database accepts it.
+
+    NUL and lone surrogates become U+FFFD; pairs of surrogates become the characters that they mean.
     """
     if "\x00" in text:
         text = text.replace("\x00", REPLACEMENT)
@@ -47,8 +48,8 @@ def is_whole(text: str) -> bool:
 
 
 def ends_in_half(text: str) -> bool:
-    """Return whether the last character is the first half of a surrogate pair, completed by the
-    next piece.
+    """Return whether the last character is the first half of a surrogate pair, which the next piece
+    completes.
     """
     return "\ud800" <= text[-1:] <= "\udbff"
 
@@ -130,7 +131,7 @@ Block = Text | Image | ToolUse | ToolResult | Thinking | ProviderBlock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Message of a request: a role and its blocks."""
+    """Message of a request to a model: a role and its blocks."""
 
     role: Role
     blocks: tuple[Block, ...]
@@ -184,7 +185,7 @@ def with_own_text(blocks: Sequence[Block], text: str) -> tuple[Block, ...]:
 
 
 def own_text_of(blocks: Sequence[Block]) -> str:
-    """Return the text that the person typed, quotes included; empty for a message of files alone."""
+    """Return the text that the person typed, quotes included, from the first block; empty if it is a file."""
     first = blocks[0] if blocks else None
     return first.text if isinstance(first, Text) and is_typed(first) else ""
 
@@ -479,7 +480,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemPart:
-    """Part of the system text of a request."""
+    """Part of the system text of a request to a model."""
 
     text: str
     cache: bool = False

@@ -24,7 +24,10 @@ HOUR_WRITE_FACTOR = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens of a call as the provider counted them; `known` is False, with zeros, if it reported none."""
+    """Tokens of a call as the provider counted them; all are 0 and `known` is False if it reported none.
+
+    `input_tokens` are those that were neither read from the cache nor written to it.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -36,7 +39,7 @@ class Usage:
 
     @property
     def context_tokens(self) -> int:
-        """Tokens of the whole context after the call: prompt and answer."""
+        """Tokens of prompt and answer together, whether cached or not."""
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens + self.output_tokens
 
 
@@ -93,7 +96,7 @@ def worst_case_micro(context_tokens: int, max_output: int, prices: Prices, *, ho
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """Spending cap without enough room for a call; amounts are micro-dollars of the current day."""
+    """Spending cap that has too little left for a call; amounts are micro-dollars of the current day."""
 
     scope: str
     """Scope of the cap, such as `contact`, `session` or `total`."""
@@ -104,12 +107,14 @@ class Shortage:
 
     @property
     def left_micro(self) -> int:
-        """Micro-dollars that are left now, without those reserved for running calls."""
+        """Micro-dollars of the cap that are neither spent nor reserved for running calls; negative if it is
+        exceeded.
+        """
         return self.once_settled_micro - self.held_micro
 
     @property
     def once_settled_micro(self) -> int:
-        """Micro-dollars that will be left if the running calls cost nothing."""
+        """Micro-dollars of the cap that are not spent; those reserved for running calls are included."""
         return self.cap_micro - self.spent_micro
 
 
@@ -219,7 +224,10 @@ def cache_life(times: Sequence[datetime]) -> timedelta:
 
 
 def median_gap(times: Sequence[datetime]) -> timedelta | None:
-    """Return the median of up to twenty newest gaps between `times`; None if there are fewer than three."""
+    """Return the median of the newest gaps, up to twenty, between `times`, in any order.
+
+    None if there are fewer than three gaps.
+    """
     newest = sorted(times)[-TURNS_LOOKED_AT - 1 :]
     gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(newest)]
     return timedelta(seconds=median(gaps)) if len(gaps) >= 3 else None

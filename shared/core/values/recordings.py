@@ -40,7 +40,9 @@ LEAST_BYTES_PER_SECOND = 1_500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Recording as it arrived; `seconds` is the stated length, None if unknown."""
+    """Recording as it arrived; `seconds` is the length that the sender or its header states, None if
+    unknown.
+    """
 
     body: bytes
     mime: str
@@ -114,7 +116,7 @@ def silence(*, seconds: int = 1) -> bytes:
 
 
 def name_recording(mime: str) -> str:
-    """Return the file name of a recording with the suffix of its type."""
+    """Return a file name such as `recording.ogg` for a MIME type; `.bin` for an unknown one."""
     return f"recording.{_ENDINGS.get(mime, 'bin')}"
 
 
@@ -129,7 +131,7 @@ def guess_language(app: str, chosen: str = "") -> str:
 
 
 def transcript_text(words: str) -> str:
-    """Return transcribed text with the sign for voice before it."""
+    """Return transcribed text with the sign of a microphone before it."""
     return f"{HEARD} {words}"
 
 

@@ -20,7 +20,7 @@ _PHRASE_WORDS = 5
 
 
 class Span(NamedTuple):
-    """Days from `first` to `last`, both included."""
+    """Range of days from `first` to `last`, both included."""
 
     first: date
     last: date

@@ -48,7 +48,10 @@ Names and numbers take many estimated tokens.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenScale:
-    """Ratios of counted to estimated tokens by kind of text, with the covariances of these ratios."""
+    """Estimated ratios of a model's tokens to our estimates by kind of text, in the order of `KINDS`.
+
+    `spread` has the covariances of their errors, by which a new count corrects them.
+    """
 
     model: str
     ratios: tuple[float, ...]
@@ -64,12 +67,13 @@ class TokenScale:
         return min(MOST, max(LEAST, self.ratios[KINDS.index(kind)]))
 
     def size(self, estimates: Estimates) -> int:
-        """Return the counted tokens that a request with these estimates would have."""
+        """Return the tokens that the model is expected to count for a request with these estimates."""
         return round(sum(self.ratio(kind) * tokens for kind, tokens in estimates.items()))
 
     def drift(self, whole: Estimates, *, moved: bool) -> TokenScale:
-        """Return the scale with the uncertainty that a request's changed text adds; `moved` says that the
-        summary is new.
+        """Return a copy with the uncertainty that a request's changed text adds; ratios stay.
+
+        `whole` are the estimates of the request; `moved` True says that its summary is new.
         """
         spread, former = list(self.spread), self.last[1:] or (0,) * len(KINDS)
         for place, kind in enumerate(KINDS):
@@ -79,9 +83,11 @@ class TokenScale:
         return _with_values(self, spread=spread)
 
     def observe(self, estimates: Estimates, counted: float, *, noise: float) -> TokenScale:
-        """Return the scale corrected by a count; the surer the count, the larger the correction.
+        """Return a copy corrected by a count; the surer the count and the less sure a ratio, the larger the
+        correction.
 
-        `noise` is the standard deviation of the count in tokens.
+        `estimates` are those of the counted text, `counted` its tokens; `noise` is the standard deviation of
+        the count in tokens.
         """
         size = len(KINDS)
         row = [float(estimates.get(kind, 0)) for kind in KINDS]
@@ -210,9 +216,10 @@ def _find_kept(
 def learn_from_foreseen(
     scale: TokenScale, estimates: Estimates, *, counted: int, kept: int | None, epoch: int
 ) -> TokenScale:
-    """Return the scale after the provider counted the next request in advance; `epoch` is its view's epoch.
+    """Return the scale after the provider counted the next request before it was sent.
 
-    `kept` is the count of its messages, None if only their estimate is known.
+    `estimates` are those of the request, `counted` its tokens, `epoch` that of its view. `kept` is the count
+    of its messages, None if only their estimate is known.
     """
     learned = scale.drift(estimates, moved=True)
     if kept is None:

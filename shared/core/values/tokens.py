@@ -84,7 +84,7 @@ def estimate_blocks(blocks: Iterable[Block], count: Count) -> int:
 
 
 def estimate_messages(messages: Iterable[Message], count: Count) -> int:
-    """Return the estimated tokens of messages, overhead included."""
+    """Return the estimated tokens of all messages together, overhead included."""
     return sum(estimate_blocks(message.blocks, count) for message in messages)
 
 

@@ -22,8 +22,8 @@ class LowCounts:
         self._log.record(_KIND, session=session)
 
     def are_suspected(self, *, session: int) -> bool:
-        """Return whether counts of this session should be ignored: it met a low count within a day, or
-        three others did.
+        """Return whether counts of this session should be ignored: it met a low count within a day, or three
+        others did.
         """
         return self._log.find(_KIND, session=session) is not None
 

@@ -61,7 +61,7 @@ class EvidenceLog:
         return found
 
     def find_own(self, kind: str, *, session: int) -> Evidence | None:
-        """Return a session's own evidence of a kind; None if there is none, or it is too old."""
+        """Return a session's own newest evidence of a kind; None if there is none, or if it is too old."""
         found = self._kinds.get(kind, {}).get(session)
         return found if found is not None and self._is_fresh(found) else None
 

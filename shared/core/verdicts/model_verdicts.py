@@ -10,8 +10,9 @@ from shared.core.verdicts.windows import LearnedWindow
 
 
 class ModelVerdicts:
-    """Everything learned about one model: missing abilities, window, rejections, and how its
-    server counts.
+    """Lessons about one model at one provider, in the memory of this process.
+
+    These are missing abilities, its window, rejections, and how its server counts.
     """
 
     def __init__(self, *, clock: Clock) -> None:

@@ -63,9 +63,10 @@ class LearnedWindow:
         self._belief: _Belief | None = None
 
     def record_accepted(self, tokens: int) -> None:
-        """Forget each learned window that an accepted prompt of `tokens` tokens exceeds.
+        """Record that a prompt of `tokens` tokens was accepted; refusals that named a smaller window are
+        deleted.
 
-        Later refusals are not compared with it.
+        An assumed window that is smaller ends at once.
         """
         if any(one.maximum < tokens for one in self._refusals):
             kept = (one for one in self._refusals if one.maximum >= tokens)
