@@ -15,7 +15,7 @@ from shared.adapters.telemetry.heartbeat import BEAT_SECONDS, LOOK_SECONDS
 from shared.bootstrap.app import App, open_app
 from shared.config.settings import Settings, load_settings
 from shared.core.session.turns import Accepted, Inbound, ReplyEvent, Stored
-from shared.core.values.messages import Block, ToolSpec, with_own_text
+from shared.core.values.messages import Block, ToolSpec, with_typed_text
 from shared.ports import Tool, ToolContext
 from tests.kit.midday import MIDDAY
 
@@ -72,7 +72,7 @@ class Visit:
         edited = await self.app.stores.edits.edit(
             self.session_id,
             seq,
-            reword=lambda blocks: with_own_text(blocks, text),
+            reword=lambda blocks: with_typed_text(blocks, text),
             count=lambda blocks: len(str(blocks)) // 4,
             dedupe_key=key or f"web:edit{next(_cids)}",
         )

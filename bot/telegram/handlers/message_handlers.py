@@ -52,7 +52,15 @@ from shared.core.values.errors import (
     StorageUnavailable,
 )
 from shared.core.values.files import MOST_FILE_CHARS, Document, Picture
-from shared.core.values.messages import Block, Image, Text, is_file, own_text_of, swap_file, with_own_text
+from shared.core.values.messages import (
+    Block,
+    Image,
+    Text,
+    is_file,
+    replace_file_blocks,
+    typed_text_of,
+    with_typed_text,
+)
 from shared.core.values.recordings import (
     RECORDING_NOTE,
     Recording,
@@ -623,9 +631,9 @@ def _reword_blocks(
         place = known.files.index(message.message_id) if message.message_id in known.files else None
         # Older rows do not say which message a file belongs to, so their files stay.
         if known.files or not any(map(is_file, blocks)):
-            blocks = swap_file(blocks, replaced, place=place)
-    text = reword_prompt(own_text_of(blocks), message, former=known.own_text)
-    return with_own_text(blocks, text) or blocks
+            blocks = replace_file_blocks(blocks, replaced, place=place)
+    text = reword_prompt(typed_text_of(blocks), message, former=known.own_text)
+    return with_typed_text(blocks, text) or blocks
 
 
 def _is_readable(block: Block) -> bool:

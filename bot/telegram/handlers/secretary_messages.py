@@ -26,7 +26,7 @@ from shared.core.context.untrusted_text import file_text, unread_file_text
 from shared.core.session.turns import Inbound
 from shared.core.values.errors import BadInput, CapHeld, CapReached, StorageUnavailable
 from shared.core.values.files import MOST_FILE_CHARS, Document, Picture
-from shared.core.values.messages import Block, Image, Text, with_own_text
+from shared.core.values.messages import Block, Image, Text, with_typed_text
 from shared.core.values.recordings import Recording, name_recording, transcript_text
 from shared.services.privacy.erasure import ErasureService
 from shared.services.turns.session_service import SessionService
@@ -300,7 +300,7 @@ class SecretaryMessages:
         await self._sessions.break_off(known.session_id, turn=known.turn)
         edited = await self._sessions.reword(
             known.session_id, known.seq,
-            reword=lambda blocks: with_own_text(blocks, build_prompt((parsed,))) or blocks,
+            reword=lambda blocks: with_typed_text(blocks, build_prompt((parsed,))) or blocks,
             dedupe_key=key,
         )  # fmt: skip
         await self._context.stores.edits.wake(known.session_id)

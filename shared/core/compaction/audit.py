@@ -115,7 +115,7 @@ def changes_nothing(patch: LedgerPatch) -> bool:
     return not (patch.add or patch.replace or patch.close) and (not told or says_nothing_new(told))
 
 
-def holds_anything(former: Ledger) -> bool:
+def has_content(former: Ledger) -> bool:
     """Return whether a ledger has a narrative, items or sections that can be carried over."""
     return bool(former.narrative.strip() or former.items or former.sections)
 
@@ -346,7 +346,7 @@ def _new_text(patched: Ledger, former: Ledger) -> str:
     return "\n".join((narrative, *(item.text for item in patched.items if item.text not in known)))
 
 
-def must_stay(lines: tuple[SourceLine, ...]) -> tuple[NewItem, ...]:
+def list_required_items(lines: tuple[SourceLine, ...]) -> tuple[NewItem, ...]:
     """Return items that a summary must have, each once: prohibitions, unread files, and unanswered
     questions.
     """
@@ -366,7 +366,7 @@ def add_required_items(
 
     An item that the text `told` contains is not missing. An unchanged ledger is returned with no faults.
     """
-    missing = tuple(item for item in must_stay(lines) if not is_covered(item, ledger, told))
+    missing = tuple(item for item in list_required_items(lines) if not is_covered(item, ledger, told))
     if not missing:
         return ledger, ()
     closed = tuple(item for item in ledger.items if item.closed is not None)
@@ -478,7 +478,7 @@ def presence(ledger: Ledger, lines: tuple[SourceLine, ...], told: str = "") -> d
 
     A share is 1 if the source has none. Open actions count as questions.
     """
-    wanted = must_stay(lines)
+    wanted = list_required_items(lines)
     kept = {item: is_covered(item, ledger, told) for item in wanted}
 
     def share(*kinds: str) -> float:

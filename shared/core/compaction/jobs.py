@@ -391,7 +391,7 @@ def backoff_seconds(ends: Sequence[JobEnd]) -> float:
     """
     failures, newest = 0, None
     for end in ends:
-        if end.trigger == MANUAL or end.tells_nothing:
+        if end.trigger == MANUAL or end.is_inconclusive:
             continue
         if not end.failures:
             break

@@ -129,7 +129,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overdue:
+class OverdueHandover:
     """Handover whose time limit has passed; `end` says whether no operator came or the operator fell
     silent.
     """

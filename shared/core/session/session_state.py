@@ -186,7 +186,7 @@ class JobEnd:
         return int(self.committed and self.outcome.get("kind") == "digest")
 
     @property
-    def tells_nothing(self) -> bool:
+    def is_inconclusive(self) -> bool:
         """True if the job ended before a model was asked, so that its end predicts nothing."""
         return "nothing" in self.outcome or bool(self.outcome.get("in_backoff"))
 

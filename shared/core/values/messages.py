@@ -175,7 +175,7 @@ def is_typed(block: Block) -> bool:
     return isinstance(block, Text) and block.attachment_id is None and not block.text.startswith(FILE_OPENED)
 
 
-def with_own_text(blocks: Sequence[Block], text: str) -> tuple[Block, ...]:
+def with_typed_text(blocks: Sequence[Block], text: str) -> tuple[Block, ...]:
     """Return the blocks with the typed text, which is the first block, replaced by `text`; files stay.
 
     A blank `text` removes it. Blocks without typed text get `text` as their first block.
@@ -184,7 +184,7 @@ def with_own_text(blocks: Sequence[Block], text: str) -> tuple[Block, ...]:
     return (Text(text=text), *rest) if text.strip() else rest
 
 
-def own_text_of(blocks: Sequence[Block]) -> str:
+def typed_text_of(blocks: Sequence[Block]) -> str:
     """Return the text that the person typed, quotes included, from the first block; empty if it is a file."""
     first = blocks[0] if blocks else None
     return first.text if isinstance(first, Text) and is_typed(first) else ""
@@ -195,7 +195,9 @@ def is_file(block: Block) -> bool:
     return not is_typed(block)
 
 
-def swap_file(blocks: Sequence[Block], file: Sequence[Block], *, place: int | None) -> tuple[Block, ...]:
+def replace_file_blocks(
+    blocks: Sequence[Block], file: Sequence[Block], *, place: int | None
+) -> tuple[Block, ...]:
     """Return the blocks with the file number `place` (from 0) replaced by the blocks `file`.
 
     None inserts the file before the others, after the typed text; a number above the last appends it. A text
@@ -215,13 +217,15 @@ def swap_file(blocks: Sequence[Block], file: Sequence[Block], *, place: int | No
     return (*head, *(block for one in files for block in one))
 
 
-def swap_text(blocks: Sequence[Block], before: Sequence[Block], after: Sequence[Block]) -> tuple[Block, ...]:
+def replace_typed_text(
+    blocks: Sequence[Block], before: Sequence[Block], after: Sequence[Block]
+) -> tuple[Block, ...]:
     """Return the blocks of several joined messages after the typed text of one of them was edited.
 
     `before` and `after` are the blocks of that message before and after its edit. Each typed block with the
     old text gets the new one; empty texts are dropped.
     """
-    old, new = own_text_of(before), own_text_of(after)
+    old, new = typed_text_of(before), typed_text_of(after)
     swapped = (
         Text(text=new) if isinstance(block, Text) and is_typed(block) and block.text == old else block
         for block in blocks

@@ -21,7 +21,7 @@ from shared.core.compaction.audit import (
     audit_patch,
     carry_over,
     changes_nothing,
-    holds_anything,
+    has_content,
 )
 from shared.core.compaction.digest import digest
 from shared.core.compaction.hints import topics_of, with_clauses
@@ -217,7 +217,7 @@ class SummaryTask:
     def judge(self, answer: str) -> AuditVerdict | str:
         """Return the audit's verdict on an answer, or the reason why it cannot be read."""
         plan, form = self.plan, form_of(self.plan.form)
-        known = holds_anything(self.former)
+        known = has_content(self.former)
         if form.is_text:
             told = split_title(answer)[1] if self.titled else answer
             if known and says_nothing_new(told):

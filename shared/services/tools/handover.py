@@ -23,7 +23,7 @@ from shared.core.identity.handover import (
     Moved,
     NewHandover,
     NobodyComes,
-    Overdue,
+    OverdueHandover,
     Reply,
     shorten_reason,
 )
@@ -93,8 +93,8 @@ class OverdueHandoverStore(Protocol):
 
     async def list_overdue(
         self, channel: str, limits: HandoverLimits, *, accounts: Sequence[str] | None = None
-    ) -> Sequence[Overdue]: ...
-    async def end_handover(self, one: Overdue, limits: HandoverLimits) -> Moved | None: ...
+    ) -> Sequence[OverdueHandover]: ...
+    async def end_handover(self, one: OverdueHandover, limits: HandoverLimits) -> Moved | None: ...
 
 
 class HandoverServiceStore(Protocol):

@@ -54,7 +54,7 @@ from shared.core.values.errors import (
     UnknownMessage,
     UnreadableMessage,
 )
-from shared.core.values.messages import Block, Text, is_whole, with_own_text
+from shared.core.values.messages import Block, Text, is_whole, with_typed_text
 from shared.core.values.tokens import estimate_blocks
 from shared.core.values.ttl_cache import clear_recent
 from shared.ports import ALL_PROCESSES, TURN_DUE, Announcer, Doorbell, StorageLimiter, TokenCounter
@@ -421,7 +421,7 @@ class SessionService:
         edited = await self.reword(
             inbound.session_id,
             seq,
-            reword=lambda blocks: with_own_text(blocks, inbound.text),
+            reword=lambda blocks: with_typed_text(blocks, inbound.text),
             dedupe_key=inbound.dedupe_key,
             is_shown=is_shown,
         )

@@ -38,7 +38,7 @@ from shared.core.session.turns import (
     utf16_units,
 )
 from shared.core.values.errors import CannotEdit
-from shared.core.values.messages import with_own_text
+from shared.core.values.messages import with_typed_text
 from shared.runtime import CrashPoint, ignore_crash_point
 from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
@@ -94,7 +94,7 @@ class ScriptedConversation:
             if refusal.code not in REWORDED_IN_PLACE:
                 raise
         edited = await self.edits.edit(
-            inbound.session_id, seq, reword=lambda blocks: with_own_text(blocks, inbound.text),
+            inbound.session_id, seq, reword=lambda blocks: with_typed_text(blocks, inbound.text),
             count=lambda _: 1, dedupe_key=inbound.dedupe_key, is_shown=is_shown,
         )  # fmt: skip
         accepted = Accepted(

@@ -28,7 +28,7 @@ from shared.core.identity.handover import (
     NewHandover,
     NobodyComes,
     NotTaken,
-    Overdue,
+    OverdueHandover,
     Reply,
     Snooze,
     State,
@@ -218,7 +218,7 @@ class PostgresHandovers(PoolStore):
     @store_method
     async def list_overdue(
         self, channel: str, limits: HandoverLimits, *, accounts: Sequence[str] | None = None
-    ) -> tuple[Overdue, ...]:
+    ) -> tuple[OverdueHandover, ...]:
         """Return at most 50 hand-overs of a channel that have waited longer than `limits`, in minutes.
 
         Each names the reason: `unanswered` if no operator came, `silent` if the operator does not reply,
@@ -231,11 +231,12 @@ class PostgresHandovers(PoolStore):
         )  # fmt: skip
         rows = await self._pool.fetch(*overdue)
         return tuple(
-            Overdue(session_id=row["session_id"], handover_id=row["id"], end=row["over"]) for row in rows
+            OverdueHandover(session_id=row["session_id"], handover_id=row["id"], end=row["over"])
+            for row in rows
         )
 
     @store_method
-    async def end_handover(self, one: Overdue, limits: HandoverLimits) -> Moved | None:
+    async def end_handover(self, one: OverdueHandover, limits: HandoverLimits) -> Moved | None:
         """Return an overdue conversation to the assistant, and store events for the screens.
 
         Returns None, without effect, if the hand-over has ended or is no longer overdue for the same reason.

@@ -17,7 +17,7 @@ from shared.adapters.postgres.handover.handovers import RECORD_REPLY
 from shared.adapters.postgres.turns.edits import FENCE_JOBS
 from shared.core.session.channels import SECRETARY_CHANNEL
 from shared.core.session.turns import SECRETARY_NETWORK
-from shared.core.values.messages import Text, blocks_from_json, blocks_to_json, own_text_of
+from shared.core.values.messages import Text, blocks_from_json, blocks_to_json, typed_text_of
 from shared.core.values.tokens import estimate_blocks, estimate_by_script
 
 QUESTIONS_SHOWN = 3
@@ -309,7 +309,7 @@ class PostgresSecretary(PoolStore):
         rows = await self._pool.fetch(
             *_QUESTIONS(session_id=session_id, turn=turn, limit=QUESTIONS_SHOWN),
         )
-        return tuple(own_text_of(blocks_from_json(row["blocks"])) for row in reversed(rows))
+        return tuple(typed_text_of(blocks_from_json(row["blocks"])) for row in reversed(rows))
 
     @store_method
     async def begin_showing(self, draft: CustomerDraft) -> bool:

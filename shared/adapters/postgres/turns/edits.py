@@ -31,7 +31,7 @@ from shared.core.values.messages import (
     Text,
     blocks_from_json,
     blocks_to_json,
-    swap_text,
+    replace_typed_text,
     text_of,
 )
 from shared.core.values.recordings import RECORDING_NOTE
@@ -102,7 +102,7 @@ class PostgresEdits(PoolStore):
                 connection, session_id, current, after, count(after), dedupe_key
             )
             for copy in copies:
-                blocks = swap_text(blocks_from_json(copy["blocks"]), before, after)
+                blocks = replace_typed_text(blocks_from_json(copy["blocks"]), before, after)
                 await self._replace_wording(connection, session_id, copy, blocks, count(blocks), None)
             await _correct_notes(connection, session_id, current["turn_no"], text_of(before), text_of(after))
             await connection.execute(*_READ_AGAIN(session_id=session_id, turn=current["turn_no"]))

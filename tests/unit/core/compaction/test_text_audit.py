@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.compaction.audit import AuditVerdict, audit_patch, must_stay
+from shared.core.compaction.audit import AuditVerdict, audit_patch, list_required_items
 from shared.core.compaction.next_ledger import LedgerPatch, NewItem, Unreadable, join_sections
 from shared.core.compaction.plan import render_source, source_lines
 from shared.core.compaction.summary_filters import is_refusal, is_template, language_fault
@@ -193,7 +193,7 @@ def test_turns_without_an_answer_leave_what_they_asked_for() -> None:
         entry(3, 2, "And what does the boat cost?"),
         *exchange(3, "Thank you.", "You are welcome.", seq=5),
     ]
-    found = must_stay(source_lines(render_source(log)))
+    found = list_required_items(source_lines(render_source(log)))
     assert [(item.kind, item.text, item.sources) for item in found] == [
         ("action", "(not answered) Please send me the list of hotels.", (1,)),
         ("question", "And what does the boat cost?", (3,)),
@@ -202,7 +202,7 @@ def test_turns_without_an_answer_leave_what_they_asked_for() -> None:
 
 def test_questions_of_answered_turns_need_not_stay() -> None:
     log = [*exchange(1, "When?", "At nine."), *tool_turn(2, "found", seq=3)]
-    assert must_stay(source_lines(render_source(log))) == ()
+    assert list_required_items(source_lines(render_source(log))) == ()
 
 
 _MARKS = st.sampled_from(

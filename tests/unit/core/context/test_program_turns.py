@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.core.compaction.audit import must_stay
+from shared.core.compaction.audit import list_required_items
 from shared.core.compaction.digest import digest
 from shared.core.compaction.next_ledger import LedgerPatch, parse_ledger_patch
 from shared.core.compaction.plan import render_source, source_lines
@@ -64,8 +64,8 @@ def test_program_text_is_marked_and_never_attributed_to_the_person() -> None:
     source = render_source(LOG)
     lines = {line.seq: line.author for line in source_lines(source)}
     assert lines[5] == "program"
-    assert all(item.author == "person" for item in must_stay(source_lines(source)))
-    assert not any("Bob" in item.text for item in must_stay(source_lines(source)))
+    assert all(item.author == "person" for item in list_required_items(source_lines(source)))
+    assert not any("Bob" in item.text for item in list_required_items(source_lines(source)))
     made = digest(LOG, Ledger(), words, budget_tokens=200)
     assert not any(5 in item.sources or 7 in item.sources for item in made.items)
 

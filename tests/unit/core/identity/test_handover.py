@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.compaction.audit import must_stay
+from shared.core.compaction.audit import list_required_items
 from shared.core.compaction.plan import render_source, source_lines
 from shared.core.context.build_context import build_context, quote_entry, select
 from shared.core.context.prompts import default_layers
@@ -77,8 +77,10 @@ def test_what_an_operator_answered_is_no_open_question() -> None:
     asked = entry(1, 1, "When do we meet on Friday at the station?")
     answered = source_lines(render_source([asked, operator(2, 1, "At noon.")]))
     assert not find_unresolved_turns([asked, operator(2, 1, "At noon.")])
-    assert [item for item in must_stay(source_lines(render_source([asked]))) if item.kind == "question"]
-    assert not [item for item in must_stay(answered) if item.kind == "question"]
+    assert [
+        item for item in list_required_items(source_lines(render_source([asked]))) if item.kind == "question"
+    ]
+    assert not [item for item in list_required_items(answered) if item.kind == "question"]
 
 
 def test_a_record_names_the_operator() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.core.values.messages import Block, Image, Text, swap_file
+from shared.core.values.messages import Block, Image, Text, replace_file_blocks
 
 TYPED = Text(text="My boats")
 DOCUMENT = Text(text="[File a.pdf]\nOne\n[End of file]")
@@ -30,4 +30,4 @@ def image(number: int) -> Image:
 def test_replaced_file_takes_its_own_place(
     blocks: tuple[Block, ...], place: int | None, expected: tuple[Block, ...]
 ) -> None:
-    assert swap_file(blocks, NEW, place=place) == expected
+    assert replace_file_blocks(blocks, NEW, place=place) == expected
