@@ -12,11 +12,11 @@ from shared.core.values.speech import SPEECH_CHOICES
 from shared.locales import catalogue
 
 Channel = Literal["web", "telegram", "rest"]
-"""Ways to give a command."""
+"""Ways to give a command: the widget, Telegram, or the REST API."""
 Audience = Literal["personal", "public"]
 """Kinds of agents: for its owner, or for the public."""
 Who = Literal["person", "operator"]
-"""Persons to whom a command is offered."""
+"""Persons to whom a command is offered: everyone who talks, or operators only."""
 CommandSection = Literal["talk", "context", "memory", "manner", "data"]
 """Sections of help."""
 Members = Literal["everyone", "admins"]

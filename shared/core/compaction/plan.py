@@ -84,7 +84,7 @@ _LINE = re.compile(r"^\[#(\d+)\] (\w+): ?(.*)$")
 _DATE = re.compile(r"^--- (\d{4}-\d\d-\d\d) ---$")
 
 Portion = tuple[Entry, ...]
-"""Entries that one request summarises."""
+"""Entries of a compaction that one request to the summary model covers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

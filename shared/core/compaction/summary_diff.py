@@ -12,7 +12,7 @@ from shared.core.session.ledger import Ledger, LedgerItem
 from shared.core.values.identifiers import identifiers_of
 
 Change = Literal["same", "added", "removed"]
-"""Changes of a line."""
+"""Changes of a line between two texts: it is in both, only in the new one, or only in the former one."""
 SAID_SHARE = 0.6
 """Share of a fact's words that a summary must have to count as stating it."""
 _WORD = re.compile(r"\w{3,}")

@@ -55,7 +55,7 @@ class NoteSource:
     contact_id: int
     """Contact of the session; notes of all contacts linked to the same person are searched."""
     scope: str
-    """Name of the agent."""
+    """Name of the agent whose memory holds the note."""
     from_turn: int | None = None
     through_turn: int | None = None
     flush_id: int | None = None

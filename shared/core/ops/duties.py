@@ -10,7 +10,7 @@ DutyName: TypeAlias = Literal[
     "session_list", "erasures", "reservations", "recall_index", "hourly_stats", "owed_flushes",
     "contacts", "page_deliveries", "consolidation", "partitions", "retention",
 ]  # fmt: skip
-"""Names of the duties."""
+"""Names of the duties, the keys of `SCHEDULES`."""
 DUTY_NAMES: tuple[DutyName, ...] = get_args(DutyName)
 """Names of all duties."""
 

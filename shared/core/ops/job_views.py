@@ -8,7 +8,7 @@ from typing import Literal
 from shared.core.session.turns import DueJob
 
 JobVerb = Literal["retry", "cancel"]
-"""Actions of operators on jobs."""
+"""Actions of operators on jobs: run a failed job again, or end a waiting one."""
 DeliveryVerb = Literal["arrived", "send_again"]
 """Actions of operators on an uncertain delivery: it arrived, or it is to be sent again."""
 JOB_STATES = ("due", "running", "failing", "done", "dead")

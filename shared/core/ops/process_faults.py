@@ -18,7 +18,7 @@ REASON = "it stopped a process"
 PLACE_CHARS = 2_000
 """Most characters of the stack frames that are kept."""
 CAUSE_CHARS = 100
-"""Most characters of a cause."""
+"""Most characters of a fault's cause."""
 _MAX_BYTES = 64 * 1024
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NO_CODE = re.compile(r"[^a-z0-9_]+")

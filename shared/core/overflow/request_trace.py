@@ -33,7 +33,7 @@ Source = Literal["system", "memory", "summary", "pins", "history", "tools", "pro
 Kind = Literal["text", "tool", "tool_use", "tool_result", "thinking", "picture", "sealed"]
 """Kinds of pieces; `sealed` is a block that only the provider reads."""
 Part = Literal["system", "tools", "messages"]
-"""Parts of a request."""
+"""Parts of a request in its order: system text, tools, messages."""
 
 WHOLE_CHARS = 40_000
 """Most characters of an original shown for a shortened piece; a longer one is cut."""

@@ -20,7 +20,7 @@ class Preview:
     """Numbers of rows that an erasure would delete; nothing was deleted yet."""
 
     counts: Mapping[str, int]
-    """Number of rows by table."""
+    """Number of rows to be deleted, by table."""
 
     @property
     def anything(self) -> bool:

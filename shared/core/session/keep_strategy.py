@@ -206,4 +206,4 @@ class KeepStrategy:
 
 
 USUAL_KEEPING = KeepStrategy()
-"""Default selection of messages."""
+"""Selection of messages by the default values of `KeepStrategy`."""

@@ -147,7 +147,7 @@ class PruneStrategy:
 
 
 USUAL_PRUNING = PruneStrategy()
-"""Default pruning of policies."""
+"""Pruning by the default values of `PruneStrategy`."""
 
 
 def _takes_chars(mark: str) -> bool:

@@ -72,4 +72,4 @@ class SummaryStrategy:
 
 
 USUAL_WRITING = SummaryStrategy()
-"""Default settings for writing summaries."""
+"""Writing of summaries by the default values of `SummaryStrategy`."""

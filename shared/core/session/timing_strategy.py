@@ -123,4 +123,4 @@ class TimingStrategy:
 
 
 USUAL_TIMING = TimingStrategy()
-"""Default timing of policies."""
+"""Timing by the default values of `TimingStrategy`."""

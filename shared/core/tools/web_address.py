@@ -26,7 +26,7 @@ _V4_COMPATIBLE = ipaddress.ip_network("::/96")
 _SITE_LOCAL = ipaddress.ip_network("fec0::/10")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-"""IP address of either version."""
+"""IPv4 or IPv6 address."""
 
 
 class BadWebAddress(ValueError):

@@ -28,7 +28,7 @@ _DICTIONARIES = {
     "Russian": "russian",
 }
 DICTIONARIES = (PLAIN, *_DICTIONARIES.values())
-"""Names of the Postgres dictionaries that texts are indexed with, `PLAIN` first."""
+"""Names of the Postgres dictionaries with which texts are indexed, `PLAIN` first."""
 _MONTHS = {
     "english": "January February March April May June July August September October November December",
     "german": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",

@@ -56,7 +56,7 @@ class TokenScale:
     model: str
     ratios: tuple[float, ...]
     spread: tuple[float, ...]
-    """Covariances, row by row."""
+    """Covariances of the ratios' errors, row by row, in the order of `KINDS`."""
     epoch: int = -1
     """Epoch of the view that was last counted; -1 before the first count."""
     last: tuple[int, ...] = ()

@@ -11,7 +11,7 @@ from shared.core.verdicts.evidence import SESSIONS, Clock
 REMEMBERED_CALLS = 20
 """Most recent calls on which the breaker decides."""
 REMEMBERED_SECONDS = 30.0
-"""Seconds for which a call counts."""
+"""Seconds for which a call counts when the breaker decides whether to open."""
 FEWEST_CALLS = 5
 """Fewest recent calls that can open the breaker."""
 FAILED_SHARE = 0.5
