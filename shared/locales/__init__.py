@@ -79,7 +79,7 @@ class Catalogue:
     def dollars(self, micro: int | None) -> str:
         """Return micro-dollars as text in dollars, to the cent; `–` for None, which means unknown.
 
-        A cent is the least that is shown: an amount above 0 and below half a cent is said to be less than one cent.
+        An amount above 0 and below half a cent is shown as less than one cent.
         """
         if micro is None:
             return "–"
