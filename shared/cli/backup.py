@@ -59,8 +59,9 @@ from shared.core.values.errors import EvertalkError
 from shared.runtime import CrashPoint, build_crash_point, read_version
 
 FOLDERS = (WORKSPACES_FOLDER, "drafts", "mcp.json", KNOWN_FILE)
-"""Paths of the data folder that a backup holds; servers are dumped, logs are not kept."""
+"""Paths in the data folder that a backup contains; the database is dumped separately, logs are left out."""
 INTERVAL = timedelta(days=1)
+"""Time between two daily backups."""
 _SPARE_BYTES = 64 * 1024**2
 _COPY_SETTING = "EVERTALK_BACKUP_COPY_DIR"
 _COPY_ADVICE = "Mount the folder, make room there, or name another one in the dashboard's settings."
@@ -68,11 +69,12 @@ FOLDER_PROBLEMS: Mapping[FolderProblem, str] = {
     "missing": "there is no such folder; its disk may not be mounted",
     "denied": "Evertalk may not write to it",
 }
+"""Sentence for each problem of the folder for copies."""
 PrintLine = Callable[[str], None]
 
 
 class BackupFailed(EvertalkError):
-    """No copy was made; those of before are as they were."""
+    """No backup or no copy was made; earlier ones are unchanged."""
 
     sentence = "No copy was made; those of before are as they were."
     code = "backup_failed"
@@ -81,6 +83,8 @@ class BackupFailed(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupResult:
+    """Finished backup, with the names of old backups that were deleted and of files that were left out."""
+
     path: Path
     manifest: Manifest
     deleted: Sequence[str] = ()
@@ -110,9 +114,10 @@ def read_backup_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 async def run_backup(
     wish: argparse.Namespace, *, settings: Settings, database_url: str, say: PrintLine
 ) -> int:
-    """Make a backup if one is due or requested, and copy it; return exit status 0.
+    """Make a backup, with `--daily` only if one is due, and copy it to the folder for copies; return exit
+    status 0.
 
-    Raises BackupFailed and DumpFailed.
+    Backups in another folder (`--to`) are not copied. Raises BackupFailed and DumpFailed.
     """
     folder = (wish.to or settings.backups).expanduser().absolute()
     due = settings.backup_keep > 0 and is_due(_names(folder), now=datetime.now(UTC), every=INTERVAL)
@@ -130,7 +135,9 @@ _STORED_SETTING = Named("SELECT value FROM stored_settings WHERE name = :name")
 
 
 async def load_copy_folder(settings: Settings, database_url: str) -> Path | None:
-    """Return the folder for copies from the environment, else the stored one; None if there is none."""
+    """Return the folder for copies: from the environment, else the setting in the database; None if neither
+    names one.
+    """
     if settings.backup_copy_dir is not None:
         return settings.backup_copy_dir
     async with open_connection(database_url) as connection:
@@ -141,9 +148,11 @@ async def load_copy_folder(settings: Settings, database_url: str) -> Path | None
 
 
 def copy_elsewhere(settings: Settings, target: Path) -> list[str]:
-    """Copy the newest backup and the erasure log, and return the names of new copies.
+    """Copy the newest backup and the erasure log to `target`, delete old copies there; return the names of
+    new copies.
 
-    A copy that failed is made with the next call, also when no new backup is due. Raises BackupFailed.
+    A copy that failed is made with the next call, also when no new backup is due. Returns [] while another
+    backup is being made. Raises BackupFailed.
     """
     folder = settings.backups
     try:
@@ -185,9 +194,11 @@ def _copy_log(source: Path, target: Path) -> None:
 async def make_backup(
     settings: Settings, database_url: str, *, folder: Path, with_key: bool = True, rotate: bool = True
 ) -> BackupResult:
-    """Make a backup in `folder`; with `rotate`, delete old ones after the new one was read back.
+    """Make a backup of database and data folder in `folder`, and read it back before it counts.
 
-    Raises BackupFailed; the earlier backups then stay.
+    With `rotate`, old backups are deleted after that. `with_key` puts the secret key into the file, unless
+    the environment sets it. Raises BackupFailed, also while another backup is made there; earlier backups
+    then stay.
     """
     crash_point = build_crash_point(settings.crash_point)
     try:
@@ -242,13 +253,16 @@ async def _make(
 
 
 async def copy_erasures(database_url: str, file: ErasureFile) -> int:
-    """Add the database's erasures to the erasure log next to the backups; return the number of new lines."""
+    """Add the erasures of the database to the log next to the backups; return the number of new lines."""
     async with open_stores(database_url, size=1) as stores:
         logged = await stores.erasure_log.list_all() if await stores.erasure_log.is_kept() else []
     return file.add(logged)
 
 
 def describe_backup(made: BackupResult) -> list[str]:
+    """Return the lines that report a backup: path, size, counts, schema, key, and what was left out or
+    deleted.
+    """
     manifest = made.manifest
     size = made.path.stat().st_size
     lines = [
@@ -269,6 +283,7 @@ _ONE = {"people": "person"}
 
 
 def format_counts(manifest: Manifest) -> str:
+    """Return the numbers of rows in a backup as text, such as `3 people, 1 note`."""
     return ", ".join(
         f"{number:,} {_ONE.get(what, what.removesuffix('s')) if number == 1 else what}"
         for what, number in manifest.counts.items()
@@ -276,6 +291,7 @@ def format_counts(manifest: Manifest) -> str:
 
 
 def show_backups(settings: Settings, say: PrintLine) -> int:
+    """Print a line for each backup, also for unusable ones; return exit status 0, or 1 if there is none."""
     folder = settings.backups
     names = sorted(name for name in _names(folder) if parse_made_at(name) is not None)
     if not names:
@@ -293,7 +309,10 @@ def show_backups(settings: Settings, say: PrintLine) -> int:
 
 
 def verify_backup(path: Path, settings: Settings, say: PrintLine) -> int:
-    """Read a whole backup and report on it; return exit status 0. Raises BadBackup."""
+    """Read a whole backup and print what it contains and whose seal it has; return exit status 0.
+
+    A seal of another key is reported only. Raises BadBackup if the file is damaged.
+    """
     path = path.expanduser().absolute()
     manifest = unpack(path, None)
     say(f"{path} is complete, from {manifest.made_at:%Y-%m-%d %H:%M} UTC: {format_counts(manifest)}.")
@@ -306,6 +325,9 @@ def verify_backup(path: Path, settings: Settings, say: PrintLine) -> int:
 
 
 def read_last_failure(settings: Settings) -> str | None:
+    """Return the reason why the last backup or copy failed, at most 500 characters; None if none failed
+    since.
+    """
     try:
         return (settings.backups / FAILED_BACKUP_FILE).read_text(errors="replace").strip()[:500]
     except OSError:
@@ -357,7 +379,7 @@ def _free_name(folder: Path, moment: datetime) -> Path:
 
 
 def find_last_backup(settings: Settings, *, now: datetime) -> datetime | None:
-    """Return the time of the newest backup; None if there is none."""
+    """Return the time of the newest backup by its name; None if there is none."""
     return newest(_names(settings.backups), now=now)
 
 

@@ -29,7 +29,7 @@ BEAT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandOutput:
-    """Where lines go: results may be written to a file, what is said beside them is for a person."""
+    """Functions that print: `write_result` the result, `write_note` what a person reads beside it."""
 
     write_result: Callable[[str], None]
     write_note: Callable[[str], None]
@@ -60,7 +60,11 @@ def read_command_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_command(wish: argparse.Namespace, *, settings: Settings, shell: CommandOutput) -> int:
-    """Run a command; return exit status 0, 1 if it failed, or 2 if its name or arguments are wrong."""
+    """Run a command in a conversation, as recorded in the audit log; return exit status 0, or 1 if it failed.
+
+    Status 2 means that its name or arguments are wrong, or that only the person may use it. Raises what
+    opening the services raises.
+    """
     if wish.name in ONLY_IN_PERSON:
         shell.write_note("Only the person whose conversation it is may do that.")
         return 2
@@ -144,6 +148,7 @@ def _list_offered() -> tuple[Command, ...]:
 
 
 async def beat(app: App) -> None:
+    """Check the leases of the process every second until cancelled; errors are raised."""
     while True:
         await app.sessions.check_leases()
         await asyncio.sleep(BEAT_SECONDS)

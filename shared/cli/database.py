@@ -23,9 +23,9 @@ def read_database_arguments(rest: Sequence[str]) -> argparse.Namespace:
 
 
 def run_database(wish: argparse.Namespace, *, say: Callable[[str], None], tell: Callable[[str], None]) -> int:
-    """Print SQL for the database roles; return exit status 0, or 2 for a bad prefix.
+    """Print SQL that creates the database roles; return exit status 0, or 2 for an invalid prefix.
 
-    SQL goes to `say`, and error texts to `tell`.
+    SQL goes to `say`, the reason of a failure to `tell`.
     """
     try:
         say(render_roles_sql(wish.prefix))

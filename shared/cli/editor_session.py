@@ -26,11 +26,13 @@ class Terminal:
     say: Callable[[str], None] = print
     ask: Callable[[str], str] = input
     editor: Callable[[Path], int] | None = None
-    """Ends with the editor's exit code; None takes the one of the environment."""
+    """Function that opens an editor for a file and returns its exit code; None takes the editor of the
+    environment.
+    """
 
 
 class EditorSession:
-    """The drafts of one kind of row: `agent` or `site`."""
+    """Drafts of one kind of row, `agent` or `site`, which a person writes in an editor."""
 
     def __init__(self, kind: str, *, folder: Path, terminal: Terminal) -> None:
         self._kind = kind
@@ -42,9 +44,11 @@ class EditorSession:
         self, name: str, version: int, shown: object, *,
         check: Callable[[Any], Sequence[str]], store: Callable[[Any, Sequence[str]], Awaitable[int]],
     ) -> int:  # fmt: skip
-        """Edit a row in an editor; the draft stays in its file until `store` has changed the row.
+        """Open a row in an editor until its draft is valid, then store it; return exit status 0, or 1 if
+        nothing was stored.
 
-        `check` returns remarks or raises. `store` receives config and remarks, and returns 0 on success.
+        The draft stays in its file until `store` has changed the row. `check` returns remarks, or raises
+        BadAgentConfig or BadSiteConfig. `store` receives config and remarks, and returns 0 on success.
         """
         try:
             draft = self._create_draft(name, version, shown)
@@ -95,6 +99,7 @@ class EditorSession:
                 return None
 
     def report_problems(self, head: str, error: Exception) -> None:
+        """Print `head`, then each problem of the error on a line."""
         told = error.problems if isinstance(error, BadAgentConfig | BadSiteConfig) else (str(error),)
         self._say(head)
         for problem in told:
@@ -122,6 +127,10 @@ class EditorSession:
 
 
 def find_editor(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return the command of the editor in VISUAL or EDITOR, else of an installed one; empty if there is none.
+
+    `environ` None means the environment of this process.
+    """
     known = os.environ if environ is None else environ
     wanted = known.get("VISUAL") or known.get("EDITOR")
     if wanted:
@@ -130,11 +139,14 @@ def find_editor(environ: Mapping[str, str] | None = None) -> list[str]:
 
 
 def format_json(value: object) -> str:
+    """Return a value as indented JSON."""
     return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def format_columns(rows: Sequence[Sequence[str]], *, most: Sequence[int]) -> list[str]:
-    """Return rows as aligned columns, each at most `most` characters wide."""
+    """Return rows as lines with aligned columns; longer cells are cut to `most` characters, given for each
+    column.
+    """
     cut = [
         [_cut(replace_unprintable(cell), chars) for cell, chars in zip(row, most, strict=True)]
         for row in rows
@@ -149,8 +161,12 @@ def _cut(text: str, most: int) -> str:
 
 
 def replace_unprintable(text: str) -> str:
+    """Return the text with a replacement character for each unprintable one, so that it cannot control the
+    terminal.
+    """
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def quote_name(name: str) -> str:
+    """Return at most 60 characters of a typed name in quotation marks, without unprintable ones."""
     return f"“{replace_unprintable(name)[:60]}”"

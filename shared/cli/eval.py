@@ -69,14 +69,21 @@ from shared.services.admin.evaluation import (
 )
 
 PLACE = "evaluation:"
+"""Beginning of the external ids of evaluated conversations, by which earlier runs are found."""
 SITE = "default"
+"""Site to which the conversations of evaluations belong."""
 RECORDED_QUESTIONS = 20
+"""Questions about each recorded conversation, unless `--questions` sets another number."""
 COMPACTIONS = 3
+"""Compactions of each conversation, unless `--compactions` sets another number."""
 ROOMY = "spec008"
+"""Preset under which system prompt and tools are counted, since they fit its window."""
 RULES = "rules"
-"""Judge that needs no model."""
+"""Name of the judge that compares words and calls no model."""
 VECTORS_SECONDS = 600.0
-"""Seconds to wait for the vectors of an imported conversation; it is asked about without the others."""
+"""Seconds to wait for the vectors of an imported conversation; after them its questions are asked without the
+rest.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +190,10 @@ def _dollars(text: str) -> Decimal:
 
 
 def load_talks(wish: argparse.Namespace) -> tuple[EvalTalk, ...]:
-    """Load the conversations to play: the built-in one, or those of `--data`. Raises BadTalk, OSError."""
+    """Return the conversations to play: the built-in one, or those of the file `--data`.
+
+    Raises BadTalk if the file cannot be used, OSError.
+    """
     if wish.data is None:
         return (_year(wish.messages).limit(messages=None, questions=wish.questions),)
     try:
@@ -211,7 +221,10 @@ def _year(most: int | None) -> EvalTalk:
 
 
 async def eval_with_servers(wish: argparse.Namespace, *, settings: Settings, terminal: EvalTerminal) -> int:
-    """Run the evaluation with the settings stored in the database, and return its exit code."""
+    """Start the embedded servers if none run, migrate, and run the evaluation with the stored settings.
+
+    Returns the exit code of `run_eval`.
+    """
     async with open_servers(settings) as (database_url, redis_url):
         await migrate_or_explain(settings.direct_url(database_url))
         async with open_stored_settings(database_url, settings) as store:
@@ -221,10 +234,10 @@ async def eval_with_servers(wish: argparse.Namespace, *, settings: Settings, ter
 
 
 async def run_eval(wish: argparse.Namespace, *, settings: Settings, terminal: EvalTerminal) -> int:
-    """Run the evaluation and return its exit code.
+    """Run the evaluation and return its exit code: 0 finished, 1 stopped early or not confirmed, 2 refused.
 
-    0: finished; 1: stopped before its end, or not confirmed; 2: refused, with a message on the terminal.
-    Raises BadInput, BadTalk and OSError.
+    With `--forget` it only erases the conversations of earlier runs. Reasons are printed. Raises BadInput,
+    BadTalk and OSError.
     """
     talks = load_talks(wish)
     if wish.picture is not None and not wish.picture.absolute().parent.is_dir():
@@ -250,6 +263,10 @@ async def run_eval(wish: argparse.Namespace, *, settings: Settings, terminal: Ev
 
 @dataclass(slots=True)
 class EvalRun:
+    """Run of an evaluation: plays each talk under each preset, prints the rows, and erases the
+    conversations.
+    """
+
     app: App
     wish: argparse.Namespace
     talks: tuple[EvalTalk, ...]
@@ -259,6 +276,9 @@ class EvalRun:
     """Names of agents, by id of the session that this run has opened."""
 
     async def go(self) -> int:
+        """Print the price, ask for consent and play all; return the exit code: 0, 1 if stopped or refused, 2
+        if impossible.
+        """
         row = await self.app.stores.agents.find(self.wish.agent)
         if row is None:
             self.terminal.tell(f"There is no agent {self.wish.agent}; ./evertalk agent list shows all.")
@@ -467,6 +487,7 @@ class EvalRun:
             self.wish.picture.write_text(draw_picture(kept, title=title), "utf-8")
 
     async def forget_all(self) -> int:
+        """Erase the conversations and agents of all earlier runs; return exit code 0."""
         places = await self.app.stores.evaluations.list_places(EXTERNAL + PLACE)
         for session_id, agent in places:
             await self._forget(session_id, agent)
@@ -480,7 +501,7 @@ class EvalRun:
 
 
 class NoAnsweringModel(BadInput):
-    """No model can answer from what it recalls."""
+    """The deployment has only the built-in demo, which cannot answer from what it recalls."""
 
     sentence = "No model can answer from what it recalls."
     code = "no_answering_model"

@@ -46,9 +46,9 @@ def read_key_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_key(wish: argparse.Namespace, *, database_url: str, say: Say, tell: Say) -> int:
-    """Run `evertalk key`; return exit status 0, or 1 if no such key is valid.
+    """Run `evertalk key`; return exit status 0, or 1 if the key is unknown or cannot be created.
 
-    A new key goes to `say`, and notes about it to `tell`.
+    The token of a new key and the list go to `say`, all else to `tell`.
     """
     async with open_stores(database_url) as stores:
         keys = build_operator_services(stores).keys

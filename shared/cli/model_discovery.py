@@ -15,9 +15,9 @@ from shared.services.compaction.silent_requests import find_flush_way
 
 
 async def describe_models(settings: Settings) -> list[tuple[str, str]]:
-    """Return lines about the models in use, each with its label, which may be empty.
+    """Return lines about the models in use as pairs of label and text; the label is "" on further lines.
 
-    Raises ModelsFileBroken.
+    Without a real model, model servers on this machine are looked for. Raises ModelsFileBroken.
     """
     models = open_configured_models(settings, VocabularyCounter())
     remarks = [("", remark) for remark in models.remarks]

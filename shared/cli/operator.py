@@ -19,7 +19,7 @@ from shared.core.values.errors import EvertalkError
 
 
 def build_login_url(settings: Settings, token: str) -> str:
-    """Return the address at which a login token is used."""
+    """Return the address of the dashboard at which a login token is used once."""
     return f"{settings.base_url}/dashboard/login?token={token}"
 
 
@@ -56,8 +56,8 @@ async def run_operator(
 ) -> int:
     """Run `evertalk operator`; return exit status 0, or 1 after a line with the reason.
 
-    A login link goes to `say`, and notes about it to `tell`. `ask` reads a password, and `url` returns the
-    login address for a token.
+    A login link and the list go to `say`, all else to `tell`. `ask` reads a password, `url` returns the login
+    address for a token. Changes are in the audit log.
     """
     pool = await open_pool(database_url, size=2)
     admin = build_stores(pool).operator_admin

@@ -24,7 +24,9 @@ _BY = "./evertalk pairing"
 """Shown in the list of chats as the one who decided."""
 _LOOK_SECONDS = 0.1
 SERVING_SECONDS = 60.0
-"""Seconds to wait until a process serves a bot that has reached Telegram; it first loads its models."""
+"""Seconds to wait until a process serves a bot that has reached Telegram; the process first loads its
+models.
+"""
 _NAME_CHARS = 32
 
 
@@ -133,8 +135,8 @@ async def describe_bots(
 ) -> tuple[list[str], tuple[BotConfig, ...]]:
     """Wait up to `seconds` for the bots; return lines about those that reached Telegram, and the other bots.
 
-    A bot has a line with its problem or its link. If it has no owner, the first person to open the link
-    becomes the owner.
+    A bot has a line with its problem or its link. For a bot without an owner, a new link makes the first
+    person who opens it the owner. With 0 seconds there is no wait.
     """
     if not bots:
         return [], ()
@@ -186,10 +188,11 @@ async def _lines(stores: Stores, bot: BotState) -> list[str]:
 
 
 def format_person(row: AccessRow) -> str:
-    """Return the name of a person or group without characters that could control the terminal."""
+    """Return name and user name of a person or group without characters that could control the terminal."""
     name = strip_unprintable(row.name)[:_NAME_CHARS] or ("a group" if row.chat_id < 0 else "somebody")
     return f"{name} (@{strip_unprintable(row.username)})" if row.username else name
 
 
 def strip_unprintable(text: str) -> str:
+    """Return the text without unprintable characters and without blanks at its ends."""
     return "".join(char for char in text if char.isprintable()).strip()

@@ -33,7 +33,9 @@ _COUNT_LABELS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonTerminal:
-    """The person at the terminal: what they read, what they are asked, where a file goes."""
+    """Terminal of an operator: `say` prints a line, `ask` reads an answer, `write` writes bytes of an
+    export.
+    """
 
     say: Callable[[str], None]
     ask: Callable[[str], str]
@@ -59,7 +61,11 @@ def read_person_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_person(wish: argparse.Namespace, *, database_url: str, terminal: PersonTerminal) -> int:
-    """Run `evertalk person`; return exit status 0, or 1 after a line with the reason."""
+    """Run `evertalk person`; return exit status 0, or 1 after a line with the reason.
+
+    Export, erasure and legal holds are recorded in the audit log. An erasure needs the person's id typed
+    again.
+    """
     async with open_stores(database_url) as stores:
         if wish.verb == "list":
             return _list(await stores.people_directory.find(wish.search), terminal.say)

@@ -32,6 +32,7 @@ from shared.core.values.errors import EvertalkError
 from shared.runtime import CrashPoint, build_crash_point, ignore_crash_point
 
 STAGE = "restore.new"
+"""Name of the folder in the data folder in which a restore is built."""
 _SPARE_BYTES = 128 * 1024**2
 
 
@@ -44,6 +45,8 @@ class CannotRestore(EvertalkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreResult:
+    """Manifest of a restored backup, and what became of its dump."""
+
     manifest: Manifest
     filled: RestoredDump
 
@@ -67,9 +70,11 @@ def read_restore_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_restore(wish: argparse.Namespace, *, settings: Settings, say: PrintLine) -> int:
-    """Restore a backup; return exit status 0, or 1 if the restored data fail a check.
+    """Restore a backup into the embedded or the external database; return exit status 0, or 1 if a check
+    fails.
 
-    Raises CannotRestore, BadBackup, EmbeddedServerFailed and DumpFailed.
+    The restored data are in place in both cases. Raises CannotRestore, BadBackup, EmbeddedServerFailed and
+    DumpFailed before anything is replaced.
     """
     into = restore_embedded if settings.embedded_postgres else restore_external
     path = wish.path.expanduser().absolute()
@@ -79,7 +84,12 @@ async def run_restore(wish: argparse.Namespace, *, settings: Settings, say: Prin
 async def restore_embedded(
     settings: Settings, path: Path, *, foreign: bool = False, erasures: Path | None = None, say: PrintLine
 ) -> int:
-    """Restore into the embedded servers, and keep the previous data in a folder; return the exit status."""
+    """Build the restored servers and folders beside the present ones, and swap both; return exit status 0 or
+    1.
+
+    The previous data are kept in a folder, which a line names. Status 1 means that restored data fail a
+    check. Raises CannotRestore, BadBackup, EmbeddedServerFailed and DumpFailed.
+    """
     crash_point = build_crash_point(settings.crash_point)
     data = settings.data_dir
     data.mkdir(parents=True, exist_ok=True, mode=0o711 if os.geteuid() == 0 else 0o700)
@@ -102,9 +112,10 @@ async def restore_embedded(
 async def restore_external(
     settings: Settings, path: Path, *, foreign: bool = False, erasures: Path | None = None, say: PrintLine
 ) -> int:
-    """Restore into an external database, and return the exit status.
+    """Restore into an external database; return exit status 0, or 1 if restored data fail a check.
 
-    Raises CannotRestore if the database is not empty, so no data can be lost.
+    The data folder is not changed, so that agents' folders stay in the backup. Raises CannotRestore if the
+    database is not empty, so no data can be lost.
     """
     assert settings.database_url is not None
     url = settings.direct_url(settings.database_url.get_secret_value())
@@ -127,7 +138,11 @@ async def restore_external(
 
 
 def check_backup(settings: Settings, path: Path, *, foreign: bool) -> Manifest:
-    """Check a backup without changing anything; return its manifest. Raises BadBackup and CannotRestore."""
+    """Read a whole backup and check that it can be restored here; change nothing, and return its manifest.
+
+    `foreign` accepts the seal of another installation. Raises BadBackup if it is damaged or newer,
+    CannotRestore for a foreign seal.
+    """
     manifest = read_manifest(open_archive(path))
     if manifest.postgres_major > POSTGRES_MAJOR and settings.embedded_postgres:
         raise BadBackup(
@@ -153,6 +168,7 @@ def check_backup(settings: Settings, path: Path, *, foreign: bool) -> Manifest:
 
 
 def describe_restore(done: RestoreResult, path: Path) -> list[str]:
+    """Return the lines that report a restore: counts, schema, repeated erasures, and checks that failed."""
     lines = [
         f"Restored {path.name} ({done.manifest.made_at:%Y-%m-%d %H:%M} UTC): {format_counts(done.manifest)}.",
         f"  {build_schema_state(done.manifest.revision, made_by=done.manifest.evertalk).describe_change()}",
@@ -167,7 +183,9 @@ def describe_restore(done: RestoreResult, path: Path) -> list[str]:
 
 @contextlib.contextmanager
 def hold_data_folder(data: Path) -> Iterator[None]:
-    """Lock the data folder against all other processes. Raises CannotRestore if Evertalk runs with it."""
+    """Lock the data folder while the block runs, so that Evertalk cannot start. Raises CannotRestore if it
+    runs.
+    """
     (data / "servers").mkdir(exist_ok=True, mode=0o711 if os.geteuid() == 0 else 0o700)
     try:
         # `evertalk up` holds the first lock; commands that start the servers for a moment hold the second.
@@ -241,7 +259,9 @@ async def _build(settings: Settings, path: Path, stage: Path, logged: Sequence[E
 
 
 def build_servers(settings: Settings, stage: Path) -> EmbeddedServers:
-    """Return empty embedded servers in `stage`; their folder belongs to the owner of the present one."""
+    """Return empty embedded servers in `stage`, not started; their folder belongs to the owner of the present
+    one.
+    """
     servers = stage / "servers"
     servers.mkdir(mode=0o711)
     owner = (settings.data_dir / "servers").stat()
@@ -278,9 +298,10 @@ def describe_aside(aside: Path, data: Path) -> str:
 def swap_in(
     data: Path, what: str, built: Sequence[tuple[str, Path]], *, crash_point: CrashPoint = ignore_crash_point
 ) -> Path | None:
-    """Move the present data aside and the `built` data into place.
+    """Move the present data aside, and the `built` folders (pairs of a place and a path) to their places.
 
-    Returns the folder of the previous data; None if there were none.
+    After a crash, the next start finishes the swap. Returns the folder of the previous data; None if there
+    were none.
     """
     aside = _free(data / f"before-{what}-{datetime.now(UTC):%Y%m%dT%H%M%S}Z")
     places = [*(place for place, _ in built), "servers/valkey"]

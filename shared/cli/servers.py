@@ -12,9 +12,10 @@ from shared.config.settings import Settings
 
 @asynccontextmanager
 async def open_servers(settings: Settings, *, redis: bool = True) -> AsyncIterator[tuple[str, str]]:
-    """Yield the addresses of PostgreSQL and Redis, running embedded ones within the block if none run yet.
+    """Yield the URLs of PostgreSQL and Redis; embedded servers are started for the block if they do not run.
 
-    Without `redis`, embedded Redis is not started, and its address may be empty or unreachable.
+    Without `redis`, embedded Redis is not started, and its URL may be empty or unreachable. Raises
+    EmbeddedServerFailed.
     """
     folder = settings.data_dir / "servers"
     wanted = EmbeddedChoice(postgres=settings.embedded_postgres, redis=redis and settings.embedded_redis)
@@ -36,6 +37,6 @@ async def open_servers(settings: Settings, *, redis: bool = True) -> AsyncIterat
 
 @asynccontextmanager
 async def open_database(settings: Settings) -> AsyncIterator[str]:
-    """Yield the address of PostgreSQL, which is up while the block runs."""
+    """Yield the URL of PostgreSQL; the embedded server is started for the block if it does not run."""
     async with open_servers(settings, redis=False) as (database_url, _):
         yield database_url

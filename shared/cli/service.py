@@ -21,10 +21,11 @@ from shared.core.values.errors import EvertalkError
 ROOT = Path(__file__).resolve().parents[2]
 _COMMAND_SECONDS = 90.0
 Run = Callable[[Sequence[str]], int]
+"""Function that runs a command and returns its exit code."""
 
 
 class ServiceUnavailable(EvertalkError):
-    """No service manager was found on this machine."""
+    """The service cannot be managed: no service manager, no right, no such account, or no installation."""
 
     sentence = "No service manager was found on this machine."
     code = "no_service"
@@ -44,18 +45,22 @@ class ServiceHost:
 
     @classmethod
     def detect(cls) -> ServiceHost:
+        """Return the host that this process runs on."""
         return cls(platform=sys.platform, uid=os.geteuid(), home=Path.home(), run=_run, follow=_follow)
 
     @property
     def is_root(self) -> bool:
+        """True if the verbs act as root, on services of the system instead of the user."""
         return self.uid == 0
 
     @property
     def has_launchd(self) -> bool:
+        """True on macOS; other systems need systemd."""
         return self.platform == "darwin"
 
     @property
     def file(self) -> Path:
+        """Path of the service's file: a plist of launchd or a unit of systemd, of the system or the user."""
         if self.has_launchd:
             folder = (
                 self.root / "Library/LaunchDaemons" if self.is_root else self.home / "Library/LaunchAgents"
@@ -84,7 +89,10 @@ def read_service_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 def run_service(
     wish: argparse.Namespace, *, settings: Settings, say: Callable[[str], None], host: ServiceHost
 ) -> int:
-    """Run `evertalk service`; return the exit status. Raises ServiceUnavailable, ValueError and OSError."""
+    """Install, show or remove the service of this machine; return the exit status.
+
+    `install --dry-run` only prints the file. Raises ServiceUnavailable, ValueError and OSError.
+    """
     if wish.verb == "install":
         text = _text(settings, host, wish.account)
         if wish.dry_run:
@@ -101,7 +109,11 @@ def run_service(
 
 
 def render_service(settings: Settings, host: ServiceHost, account: str | None) -> Service:
-    """Return the service, which starts Python directly: no shell, and no installation at boot."""
+    """Return the description of the service, which starts Python directly: no shell, and no installation at
+    boot.
+
+    `account` is the one it runs as; for root, None means the owner of the data.
+    """
     environment = {"PYTHONPATH": str(ROOT), "EVERTALK_DATA_DIR": str(settings.data_dir)}
     if (named := os.environ.get(ENV_FILE_NAME)) is not None:
         environment[ENV_FILE_NAME] = named

@@ -39,9 +39,15 @@ _NO_PROVIDER = dict.fromkeys(
 _SHOWN = 8
 
 Ask = Callable[[str], str]
+"""Function that shows a question and returns the typed answer."""
 
 
 def run_setup(ask: Ask = input, ask_secret: Ask = getpass.getpass) -> int:
+    """Ask for the few settings that matter and write them to `.env`; return exit status 0.
+
+    Status 1 means that the person gave up, and nothing was changed; 2 that there is no file to write to, or
+    that the written settings contradict each other.
+    """
     path = default_env_file()
     if path is None:
         print("EVERTALK_ENV_FILE is empty: there is no file to write to.", file=sys.stderr)
@@ -266,7 +272,10 @@ def _dollars(text: str) -> str:
 
 
 def merge_settings(before: str, answers: Mapping[str, str]) -> str:
-    """Return a settings file with the answers in place of former values; all other lines stay."""
+    """Return the text of a settings file with the answers in place of former values; all other lines stay.
+
+    An empty answer removes its line.
+    """
     lines, done = [], set()
     for line in before.splitlines():
         match = _LINE.match(line)
@@ -282,7 +291,7 @@ def merge_settings(before: str, answers: Mapping[str, str]) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Never, not even for a moment, readable by others; never half written."""
+    """Write a text file that only this account can read, replacing the former one as a whole."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
     fresh.unlink(missing_ok=True)
     fresh.touch(mode=0o600)

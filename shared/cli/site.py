@@ -40,7 +40,7 @@ _TAKES = "A running Evertalk follows within ten seconds."
 
 
 def read_site_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the arguments of `evertalk site`; raises SystemExit(2) after a usage line if they are invalid."""
+    """Parse the command's arguments; if they are invalid, print a usage line and exit with status 2."""
     parser = argparse.ArgumentParser(
         prog="evertalk site", description="Create and change sites: the web pages that may show the widget."
     )
@@ -106,6 +106,8 @@ async def run_site(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteEditor:
+    """Verbs of `evertalk site`, which print their results."""
+
     service: SiteService
     sites: PostgresSites
     agents: PostgresAgents
@@ -117,6 +119,7 @@ class SiteEditor:
     """Sentence on the file of the key, printed with a new secret; empty for none."""
 
     async def run(self, wish: argparse.Namespace) -> int:
+        """Run the parsed verb; return exit status 0 if it was done, else 1 after printing why."""
         if wish.verb == "list":
             return await self._list()
         if wish.verb == "add":

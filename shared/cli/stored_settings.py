@@ -28,10 +28,7 @@ _FORMAT = "evertalk-settings-1"
 
 
 def read_settings_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse the arguments of `evertalk settings`.
-
-    Raises SystemExit with code 2, after a usage line, if they cannot be used.
-    """
+    """Parse the command's arguments; if they are invalid, print a usage line and exit with status 2."""
     parser = argparse.ArgumentParser(
         prog="evertalk settings", description="Show and change the settings that are stored in the database."
     )
@@ -54,9 +51,10 @@ async def run_settings(
     wish: argparse.Namespace, *, database_url: str, settings: Settings, say: Callable[[str], None],
     tell: Callable[[str], None], ask: Callable[[], str],
 ) -> int:  # fmt: skip
-    """Run one verb of `evertalk settings`; return the exit code, 0 or 1 for a failure.
+    """Run one verb of `evertalk settings`; return exit status 0, or 1 for a failure.
 
-    `say` receives the output, `tell` messages and reasons of a failure; `ask` returns the value of a secret.
+    Lists and exports go to `say`, messages and reasons to `tell`; `ask` reads the value of a secret. A
+    running Evertalk follows the change.
     """
     async with open_stored_settings(database_url, settings) as store:
         match wish.verb:

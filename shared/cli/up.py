@@ -57,7 +57,11 @@ _LEAST_FREE_MB = 100
 
 
 async def up(settings: Settings) -> int:
-    """Run until Ctrl-C or SIGTERM; the exit code."""
+    """Start servers, migrations and processes, and watch them until Ctrl-C or SIGTERM; return the exit code.
+
+    The code is 0 after a stop, 1 for a failed start or disk, 2 for a bad configuration; the reason is
+    printed. Raises BadSettings.
+    """
     running = asyncio.create_task(_Supervisor(settings).run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -382,7 +386,10 @@ async def _has_reached_telegram(database_url: str, bots: frozenset[int]) -> bool
 
 
 def choose_server_urls(settings: Settings, servers: EmbeddedServers | None) -> tuple[str, str]:
-    """Return the addresses of PostgreSQL and Redis: the operator's, or else the embedded servers'."""
+    """Return the URLs of PostgreSQL and Redis: the operator's, else those of the embedded servers.
+
+    `servers` may be None only if the operator has set both.
+    """
     database, redis = settings.database_url, settings.redis_url
     if database is not None and redis is not None:
         return database.get_secret_value(), redis.get_secret_value()
@@ -394,6 +401,7 @@ def choose_server_urls(settings: Settings, servers: EmbeddedServers | None) -> t
 
 
 def print_line(line: str) -> None:
+    """Print a line on standard output at once."""
     print(line, flush=True)
 
 
@@ -442,6 +450,7 @@ async def _is_ready(settings: Settings) -> bool:
 
 
 def run_up(settings: Settings) -> int:
+    """Run `up` in a new event loop; return its exit code, 2 after printing each problem of bad settings."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         return asyncio.run(up(settings))

@@ -28,13 +28,14 @@ _VERSION_SECONDS = 10
 
 
 class CannotUpgrade(EvertalkError):
-    """The state of before is in its place."""
+    """The upgrade was refused or failed; the data are as they were before."""
 
     sentence = "The state of before is in its place."
     code = "cannot_upgrade"
 
 
 Migrate = Callable[[str], Awaitable[None]]
+"""Function that migrates the database at a URL to the newest schema; raises MigrationFailed."""
 
 
 def read_upgrade_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -53,9 +54,10 @@ def read_upgrade_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 async def run_upgrade(
     wish: argparse.Namespace, *, settings: Settings, say: PrintLine, migrate: Migrate = migrate_and_grant
 ) -> int:
-    """Upgrade schema or PostgreSQL; return the exit status.
+    """Back up the data, then upgrade the schema, or move the data from an older PostgreSQL.
 
-    Raises CannotUpgrade, BackupFailed, CannotRestore and EmbeddedServerFailed.
+    Returns exit status 0, or 1 if upgraded data fail a check. Evertalk must be stopped. Raises CannotUpgrade,
+    BackupFailed, CannotRestore and EmbeddedServerFailed.
     """
     if settings.database_url is not None:
         url = settings.direct_url(settings.database_url.get_secret_value())

@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 PROGRAMS = ("telegram", "chatgpt", "claude", "whatsapp")
+"""Programs whose exports can be imported."""
 
 
 def read_import_arguments(arguments: Sequence[str]) -> argparse.Namespace:

@@ -21,13 +21,18 @@ from shared.services.memory.past_importer import PastImporter
 from shared.services.privacy.erasure import ErasureService
 
 LINE_EVERY = 50_000
+"""Messages between two lines about the progress of an import."""
 
 
 async def run_import(
     wish: argparse.Namespace, *, database_url: str, settings: Settings, say: Callable[[str], None],
     crash_point: CrashPoint,
 ) -> int:  # fmt: skip
-    """Run `evertalk import`; return exit status 0, or 1 after a line with the reason."""
+    """Import a file, or list, undo, summarise or stop imports; return exit status 0, or 1 after a line with
+    the reason.
+
+    Without `--person` the only person is meant. An import is recorded in the audit log.
+    """
     async with open_stores(database_url) as stores:
         person = wish.person or await _find_only_person(stores, say)
         session_id = None if person is None else await _find_session(stores, person, say)

@@ -60,6 +60,9 @@ def _write(kind: str, **more: object) -> None:
 
 
 def main() -> None:
+    """Perform the requested steps until standard input ends; each answer is a line of JSON on standard
+    output.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         asyncio.run(_answer_requests())

@@ -20,7 +20,7 @@ _END_SECONDS = 5.0
 
 
 class CannotStart(Exception):
-    """Why `up` gives up; `advice` says what to do."""
+    """`up` cannot start Evertalk; the message says why, `advice` what to do."""
 
     def __init__(self, message: str, *, advice: str) -> None:
         super().__init__(message)
@@ -36,26 +36,34 @@ class StartAssistant:
 
     @property
     def pid(self) -> int:
+        """Process id of the child."""
         return self._process.pid
 
     async def migrate(self, database_url: str) -> None:
-        """Migrate to the newest schema, after a backup of an older one. Raises CannotStart."""
+        """Have the child migrate the database to the newest schema, after a backup of an older one. Raises
+        CannotStart.
+        """
         await self._ask({"step": "migrate", "database_url": database_url})
 
     async def greet(self, environment: Mapping[str, str], *, seconds: float) -> frozenset[int]:
-        """Print addresses and remarks after a start; return the bots that have not reached Telegram.
+        """Have the child print addresses and remarks after a start that took `seconds`.
 
-        Raises CannotStart.
+        `environment` replaces the child's. Returns the ids of bots that have not reached Telegram. Raises
+        CannotStart.
         """
         return await self._ask_for_late({"step": "greet", "environment": environment, "seconds": seconds})
 
     async def announce(self, environment: Mapping[str, str], bots: frozenset[int]) -> frozenset[int]:
-        """Print the links of these bots; return those that have not reached Telegram. Raises CannotStart."""
+        """Have the child print the links of the bots with these ids; return those that have not reached
+        Telegram.
+
+        Raises CannotStart.
+        """
         request = {"step": "announce", "environment": environment, "bots": sorted(bots)}
         return await self._ask_for_late(request)
 
     async def end(self) -> None:
-        """Terminate the process, and kill it if it does not end in time."""
+        """Terminate the child, kill it if it does not end within 5 seconds, and wait for its end."""
         process = self._process
         assert process.stdin is not None
         process.stdin.close()
@@ -100,7 +108,7 @@ class StartAssistant:
 async def open_assistant(
     environment: Mapping[str, str], say: Callable[[str], object]
 ) -> AsyncIterator[StartAssistant]:
-    """Start the process, and end it with the block."""
+    """Start the child process of a start, and end it with the block; `say` gets the lines that it prints."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "shared.cli.startup"),
         stdin=asyncio.subprocess.PIPE,

@@ -26,10 +26,14 @@ _ENROLMENT_SECONDS = 5.0
 """Seconds to wait for a bot to reach Telegram before the other lines are printed."""
 
 Say = Callable[[str], object]
+"""Function that prints a line."""
 
 
 async def migrate_with_backup(settings: Settings, database_url: str, *, say: Say) -> None:
-    """Migrate to the newest schema, after a backup of an older one. Raises CannotStart."""
+    """Migrate the database to the newest schema, after a backup if an older one is there.
+
+    A newer schema is only reported; with 0 backups to keep, none is made. Raises CannotStart.
+    """
     try:
         state = await read_schema_state(database_url)
         state.refuse()
@@ -62,7 +66,11 @@ async def _back_up_first(settings: Settings, database_url: str, say: Say, change
 async def greet(
     settings: Settings, bots: Sequence[BotConfig], *, seconds: float, say: Say
 ) -> tuple[BotConfig, ...]:
-    """Say that Evertalk is ready, and where; return the bots that have not reached Telegram."""
+    """Print that Evertalk is ready, with its addresses and a new login link; return bots that have not
+    reached Telegram.
+
+    Waits up to 5 seconds for the bots. `seconds` is how long the start took.
+    """
     database_url = settings.database_url.get_secret_value() if settings.database_url else ""
     lines, late = await describe_bots(database_url, bots, seconds=_ENROLMENT_SECONDS)
     telegram = [*lines, *(f"the bot of {bot.token_name} has not reached Telegram yet" for bot in late)]
@@ -74,7 +82,7 @@ async def greet(
 
 
 async def announce_bots(settings: Settings, bots: Sequence[BotConfig], *, say: Say) -> tuple[BotConfig, ...]:
-    """Say the links of the bots that have reached Telegram; return the others."""
+    """Print the links of the bots that have reached Telegram; return the others, without waiting."""
     database_url = settings.database_url.get_secret_value() if settings.database_url else ""
     lines, late = await describe_bots(database_url, bots, seconds=0)
     for line in _label_lines("Telegram", lines):
@@ -107,6 +115,7 @@ def _label_lines(label: str, lines: Sequence[str]) -> list[str]:
 
 
 def describe_caps(settings: Settings) -> str:
+    """Return the spending caps as text for the terminal."""
     caps = [f"at most ${settings.cap_total_per_day_usd:.2f} a day in all"]
     if settings.cap_person_per_day_usd is not None:
         caps.append(f"${settings.cap_person_per_day_usd:.2f} a day per person")
@@ -118,6 +127,7 @@ def describe_caps(settings: Settings) -> str:
 
 
 def describe_recall(settings: Settings) -> str:
+    """Return as text whether recall finds words only or meanings, too, and why."""
     if settings.embeddings_url is not None:
         return "finds words, and what was meant (EVERTALK_EMBEDDINGS_URL)"
     if not settings.meaning:
