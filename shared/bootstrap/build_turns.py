@@ -39,6 +39,7 @@ from shared.services.voice.hearing import HearingService
 from shared.services.voice.speaking import SpeakingService
 
 MIB = 1024 * 1024
+"""Bytes of a mebibyte."""
 BOT_MESSAGE_CHARS = 60_000
 """Most characters of a Telegram message; a long paste arrives in pieces of 4,096 and is joined again."""
 

@@ -13,6 +13,7 @@ from shared.core.ops.alerts import advice_of
 from shared.services.admin.alert_service import NoAlertSender, NoAlertTargets
 
 LOOK_SECONDS = 0.5
+"""Seconds between two looks at the outcomes."""
 _OPEN = ("due", "sending")
 
 

@@ -25,6 +25,7 @@ from shared.core.identity.operators import COMMAND_LINE
 from shared.services.commands.command_service import COMMAND_SECONDS, CommandResult
 
 BEAT_SECONDS = 1.0
+"""Seconds between two checks of leases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from shared.core.ops.service_units import LABEL, NAME, Service, launchd_plist, s
 from shared.core.values.errors import EvertalkError
 
 ROOT = Path(__file__).resolve().parents[2]
+"""Folder of the program, in which the service runs."""
 _COMMAND_SECONDS = 90.0
 Run = Callable[[Sequence[str]], int]
 """Function that runs a command and returns its exit code."""

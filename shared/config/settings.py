@@ -34,6 +34,7 @@ from shared.config.secret_files import SUFFIX, read_secret_file
 from shared.core.context.settings_conflicts import misfits
 
 PREFIX = "EVERTALK_"
+"""Beginning of most environment variables of settings."""
 ENV_FILE_NAME = "EVERTALK_ENV_FILE"
 """Environment variable with the path of the `.env` file; empty means none. Tests avoid an operator's file by
 it.

@@ -19,6 +19,7 @@ from shared.supervision.given_environment import write_environment
 from shared.supervision.spare import GO, SPARE_NAME, has_room_for_spare
 
 ROOT = Path(__file__).resolve().parents[2]
+"""Folder of the program, in which each child process runs."""
 
 _LOG_BYTES = 5 * 1024 * 1024
 """Maximum bytes of one log file."""

@@ -19,7 +19,9 @@ from shared.runtime import CrashPoint, ignore_crash_point
 log = structlog.get_logger(__name__)
 
 SWEEP_SECONDS = 5.0
+"""Seconds between two searches for problems."""
 SEND_SECONDS = 1.0
+"""Seconds between two searches for due messages."""
 
 
 class AlertSweep(Protocol):

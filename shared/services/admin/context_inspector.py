@@ -28,10 +28,13 @@ from shared.services.turns.request_replay import PromptPartErased, RebuiltReques
 from shared.services.turns.toolbox import Toolbox
 
 SUMMARY_INSTRUCTION_TOKENS = 1_000
+"""Input tokens of a summary's instruction, for estimates."""
 SUMMARY_ANSWER_TOKENS = 1_500
+"""Output tokens that a summary usually takes; for estimates, not for caps."""
 FLUSH_INSTRUCTION_TOKENS = 600
+"""Input tokens of a memory flush's instruction, for estimates."""
 FLUSH_ANSWER_TOKENS = 400
-"""Output tokens that a summary or a silent turn usually takes; for estimates, not for caps."""
+"""Output tokens that a memory flush usually takes; for estimates, not for caps."""
 
 BuildBody = Callable[[ModelRequest], Awaitable[Mapping[str, Any]]]
 """Function that returns the body of a request, as its provider receives it."""

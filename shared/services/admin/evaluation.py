@@ -37,7 +37,9 @@ from shared.services.turns.spend_tracker import SpendStore, SpendTracker
 WAIT_SECONDS = 600.0
 """Seconds to wait for a turn's provider, or for a job."""
 LOOK_SECONDS = 0.2
+"""Seconds between two looks whether a turn or job has ended."""
 TRIES = 3
+"""Most messages that are sent for one answer, if turns fail."""
 _ANSWER_TOKENS = 1_024
 _JUDGE_ABSTENTION = (
     "You judge an answer to a question about an earlier conversation. Reply with one word. "

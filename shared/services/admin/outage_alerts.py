@@ -24,6 +24,7 @@ from shared.services.admin.alert_sender import AlertChannel
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
+"""Seconds between two looks at the age of the newest written heartbeat."""
 RANK_SECONDS = 10.0
 """Seconds between two counts of the older processes with the same role."""
 DEPUTY_FACTOR = 5

@@ -38,6 +38,7 @@ MANY = 1_000
 RUN_TOOLS = frozenset({"calculate", "current_time"})
 """Tools that the playground runs, since they change nothing; others are only shown."""
 NOT_RUN = "This is a rehearsal: the tool was not carried out. Go on as if it had worked; invent no result."
+"""Result for the model of a tool that the playground does not run."""
 _NOBODY = 0
 """Stands for the session and the person of what belongs to none."""
 _CONTEXT = ToolContext(session_id=_NOBODY, contact_id=_NOBODY, scope="playground", turn=0, key="playground")

@@ -22,17 +22,23 @@ from shared.runtime import BackgroundTasks, CrashPoint, ignore_crash_point
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 2.0
+"""Seconds between two searches for due notices."""
 AT_ONCE = 10
+"""Most notices that a process sends at the same time."""
 TRIES = 3
 """Most attempts to send a notice whose push service could not be reached."""
 TRY_AGAIN_SECONDS = 5.0
 """Seconds before the second attempt; each further one waits that much longer."""
 LONGEST_WAIT_SECONDS = 120.0
+"""Most seconds between two attempts, also if the push service asks for more."""
 OPERATORS_TTL_SECONDS = 3600
+"""Seconds for which a push service holds a notice for an operator whose browser is offline."""
 VISITORS_TTL_SECONDS = 24 * 3600
+"""Seconds for which a push service holds a notice for a visitor whose browser is offline."""
 GONE = frozenset({"http_404", "http_410", "bad_keys", "address_refused"})
 """Codes of refusals after which a browser's subscription is deleted."""
 BRAND = "Evertalk"
+"""Title of a notice without a title of its site."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

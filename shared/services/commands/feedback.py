@@ -8,6 +8,7 @@ from shared.core.commands.commands import BadArguments
 from shared.services.commands.command_call import CommandHandler, CommandInvocation, CommandReply
 
 FEEDBACK_CHARS = 2_000
+"""Most characters of one opinion."""
 
 
 class FeedbackStore(Protocol):

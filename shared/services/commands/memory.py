@@ -19,6 +19,7 @@ from shared.services.commands.command_call import (
 )
 
 LISTED = 20
+"""Most notes in one list."""
 _NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 _NOTES = re.compile(r"#[0-9]{1,18}( #[0-9]{1,18})*")
 """Argument of a preview's button: ids of notes, which stay valid when the list changes."""

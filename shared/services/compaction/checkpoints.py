@@ -41,15 +41,22 @@ from shared.services.compaction.silent_requests import SilentRequests
 from shared.services.compaction.summarizer import Summariser, SummaryResult
 
 MAX_UPGRADES = 4
+"""Failed tries to replace a digest after which the digest stays."""
 UPGRADE_SECONDS = 300.0
+"""Seconds before the second try to replace a digest."""
 MAX_UPGRADE_SECONDS = 21_600.0
+"""Most seconds between two tries to replace a digest."""
 UPGRADE_BACKOFF_FACTOR = 4.0
 """Factor between the waits for tries to replace a digest.
 
 With one attempt per model, each try costs two calls.
 """
 VIEW_CHANGED_SECONDS = 60.0
+"""Seconds before a digest is tried again whose conversation changed meanwhile."""
 NO_MODEL_CODES = frozenset({"model_unavailable", "model_busy", "model_refused_account", "cap_reached"})
+"""Codes of errors that mean that no model could be reached or paid; the job is then due again after a
+pause.
+"""
 
 
 class CheckpointStore(Protocol):

@@ -65,8 +65,11 @@ from shared.services.turns.spend_tracker import SpendTracker
 log = structlog.get_logger(__name__)
 
 MAX_PLANS = 4
+"""Most plans of one job, if the conversation changes while a summary is written."""
 IDLE_TOLERANCE_SECONDS = 1.0
+"""Seconds by which an idle job may run early."""
 INSTRUCTION_TOKENS = 1_000
+"""Assumed tokens of the instruction that follows the cached chat."""
 BEGINNING_TOKENS = 16
 """Tokens of each message's line in the list of hidden messages that follows the cached chat."""
 ANSWER_TOKENS = 1_500

@@ -49,6 +49,7 @@ from shared.services.turns.spend_tracker import SpendTracker
 from shared.services.turns.toolbox import Toolbox
 
 MAX_FLUSH_ROUNDS = 3
+"""Most model calls for one request of a flush."""
 MAX_PORTIONS = 8
 """Most portions of turns that one job reads; the next job reads the rest."""
 LEFT_OVER_SECONDS = 1.0
@@ -63,6 +64,7 @@ RESULT_TOKENS = 60
 _SPELLED_CALL = re.compile(rf'"name"\s*:\s*"{SAVE_MEMORY.name}"|\b{SAVE_MEMORY.name}\W{{0,3}}[({{]')
 """Pattern of a tool call written as text, which shows that the model or its server cannot call tools."""
 STAGE = "saving to memory"
+"""Stage that the dashboard shows while memory is saved."""
 COMPACTION_PERCENT = 10
 """Percent of a compaction's progress assigned to its flush; the summary has the rest."""
 

@@ -46,6 +46,7 @@ log = structlog.get_logger(__name__)
 INDEXING_SECONDS = 5.0
 """Seconds until the next look whether an import is searchable, which must come before its summaries."""
 RETRY_SECONDS = 30.0
+"""Seconds before a range with an unusable answer is tried again."""
 MOST_FAULTS = 2
 """Unusable answers after which a range is left without a summary."""
 

@@ -89,6 +89,7 @@ was chosen.
 MAX_ATTEMPTS = 2
 """Attempts per model and step of a summary: one answer, and one repaired answer."""
 MAX_SPLITS = 16
+"""Most times that too long portions of one summary are halved."""
 _ECHOED_CHARS = 12_000
 """Most characters of an answer that are sent back for repair; an endless one would not fit."""
 _MERGING_AT = 90

@@ -20,7 +20,9 @@ SWEEP_SECONDS = 4.0
 core.
 """
 PASSAGES_AT_ONCE = 256
+"""Most passages of a session that are loaded before the next session's turn."""
 NOTES_AT_ONCE = 64
+"""Most notes that one sweep encodes."""
 TEXTS_AT_ONCE = 8
 """Texts per request; a person's question waits for the request in progress."""
 ENDS = 2

@@ -21,6 +21,7 @@ from shared.services.turns.artifacts import ArtifactReader
 from shared.services.turns.retrieval import encode_question, rerank
 
 QUERY_CHARS = 500
+"""Most characters of a query; the rest is ignored."""
 
 
 class RecallToolStore(Protocol):

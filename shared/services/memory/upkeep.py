@@ -18,6 +18,7 @@ from shared.work_marks import mark_work
 log = structlog.get_logger(__name__)
 
 PLAN_SECONDS = 60.0
+"""Most seconds for planning the merging of one person's notes."""
 MAX_BATCHES = 50
 """Most batches of one session in a row; the next sweep continues."""
 

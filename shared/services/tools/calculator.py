@@ -14,11 +14,13 @@ from typing import Any
 from shared.ports import ToolContext, ToolFailed, ToolSpec
 
 EXPRESSION_CHARS = 500
+"""Most characters of an expression."""
 DIGITS = 60
 """Digits of the working precision; a result that needs more is rounded and marked with ≈."""
 SHOWN_DIGITS = 15
 """Digits shown of a rounded result."""
 MOST_EXPONENT = 10_000
+"""Largest exponent of a power, and of ten in a result."""
 _PERCENT = re.compile(r"(?<=[\d.)])\s*%(?!\s*[\w(.])")
 _OF = re.compile(r"(?<=[\d.)])\s*%\s+of\b", re.IGNORECASE)
 
@@ -35,6 +37,7 @@ CALCULATE = ToolSpec(
         "additionalProperties": False,
     },
 )
+"""Description of the tool `calculate` for the model."""
 
 
 class CalculatorTool:

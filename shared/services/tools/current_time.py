@@ -19,6 +19,7 @@ CURRENT_TIME = ToolSpec(
         "additionalProperties": False,
     },
 )
+"""Description of the tool `current_time` for the model."""
 
 
 class CurrentTimeTool:

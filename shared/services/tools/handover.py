@@ -49,6 +49,7 @@ log = structlog.get_logger(__name__)
 REPLY_CHARS = 8_000
 """Most characters of one message of an operator."""
 CID_CHARS = 100
+"""Most characters of the key by which a repeated reply is recognised."""
 WAIT_FOR_ANSWER_SECONDS = 5.0
 """Seconds that an operator's message waits for the end of a running answer."""
 _LOOK_SECONDS = 0.25
@@ -72,6 +73,7 @@ ASK_HUMAN = ToolSpec(
         "additionalProperties": False,
     },
 )
+"""Description of the tool `ask_human` for the model."""
 
 
 class HandoverRequestStore(Protocol):

@@ -22,6 +22,7 @@ from shared.services.turns.tool_images import OpenPicture
 log = structlog.get_logger(__name__)
 
 MOST_CHARS = 4_000
+"""Most characters of a picture's description."""
 MAKE_PICTURE = ToolSpec(
     name="make_picture",
     description="Have a picture made from a description, and send it to the person. Each one costs money.",
@@ -38,6 +39,7 @@ MAKE_PICTURE = ToolSpec(
         "additionalProperties": False,
     },
 )  # fmt: skip
+"""Description of the tool `make_picture` for the model."""
 
 
 class PictureMaker(Protocol):

@@ -60,6 +60,7 @@ REMIND_ME = ToolSpec(
         "additionalProperties": False,
     },
 )
+"""Description of the tool `remind_me` for the model."""
 _REFUSALS: Mapping[Refusal, str] = {
     "public": "Reminders cannot be set here: this is a public chat. Say so.",
     "too_many": (

@@ -11,9 +11,13 @@ from shared.core.values.messages import ToolSpec
 from shared.ports import ToolContext, ToolFailed, ToolFile, ToolOutput
 
 MOST_CHARS = 200_000
+"""Most characters of a text file."""
 MOST_LABELS = 60
+"""Most labels of a chart, and values of a series."""
 MOST_SERIES = 6
+"""Most series of a chart."""
 MOST_VALUE = 1e15
+"""Largest absolute value in a chart."""
 _MIMES = {"txt": PLAIN, "md": "text/markdown", "csv": "text/csv", "html": "text/html"}
 
 SEND_FILE = ToolSpec(
@@ -62,6 +66,7 @@ SEND_FILE = ToolSpec(
         "additionalProperties": False,
     },
 )  # fmt: skip
+"""Description of the tool `send_file` for the model."""
 
 DrawChart = Callable[[bytes], Awaitable[tuple[dict[str, Any] | None, bytes]]]
 """Function that draws a chart from its JSON; returns facts and PNG bytes, None as facts if it cannot."""

@@ -21,6 +21,7 @@ USE_TOOL = ToolSpec(
         "additionalProperties": False,
     },
 )
+"""Description for the model of the tool that calls another one."""
 
 
 def build_tool_search(tools: Sequence[Tool]) -> tuple[Tool, ...]:

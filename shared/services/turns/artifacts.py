@@ -9,6 +9,7 @@ from shared.core.session.artifacts import ArtifactNotReadable, message_in, porti
 from shared.ports import TokenCounter, ToolFailed
 
 FIND_CHARS = 200
+"""Most characters of a text to find; the rest is ignored."""
 
 
 class ArtifactStore(Protocol):

@@ -13,6 +13,7 @@ from shared.core.values.errors import StorageUnavailable
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 0.25
+"""Seconds between two looks at the timeline."""
 
 
 class TimelineSource(Protocol):

@@ -36,7 +36,9 @@ from shared.services.turns.toolbox import Toolbox
 log = structlog.get_logger(__name__)
 
 TASK_CHARS = 8_000
+"""Most characters of a helper's task."""
 CONTEXT_CHARS = 60_000
+"""Most characters of the text that comes with a task."""
 TOOLS_WITHHELD = frozenset(
     {"delegate", "save_memory", "update_memory", "forget_memory", "remind_me", "ask_human", "send_file"}
 )
@@ -60,6 +62,7 @@ DELEGATE = ToolSpec(
         "additionalProperties": False,
     },
 )
+"""Description of the tool `delegate` for the model."""
 
 ToolboxFactory = Callable[[Mapping[str, Any]], Toolbox]
 """Function that builds a toolbox from an agent's configuration."""

@@ -31,8 +31,11 @@ from shared.services.turns.spend_tracker import SpendStore, build_spending, list
 log = structlog.get_logger(__name__)
 
 DESCRIPTION_TOKENS = 120
+"""Most output tokens for the description of one picture."""
 DESCRIPTION_CHARS = 300
+"""Most characters of a stored description; the rest is cut."""
 LOOK_SECONDS = 60.0
+"""Seconds for describing one picture, and for waiting for a running description."""
 DRAIN_SECONDS = 2.0
 """Seconds to wait for running descriptions when the process ends; later turns make those that are missing."""
 

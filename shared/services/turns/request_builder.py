@@ -63,7 +63,9 @@ MAX_CACHED_POLICIES = 256
 LONG_CHARS = 4_000
 """Characters above which the token count of a text is cached, since every call of a turn needs it."""
 MAX_CACHED_TEXTS = 64
+"""Most long texts whose token count is cached."""
 RECALL_MOST = 4_000
+"""Most estimated tokens of recalled passages, also if an agent's number is larger."""
 RECALL_SHARE = 0.05
 """Largest share of the used window for recalled passages."""
 WORKSPACE_SHARE = 0.2

@@ -28,6 +28,7 @@ USUAL_OUTPUT = 2_048
 WAIT_SECONDS = 20.0
 """Seconds that a turn waits for other calls to settle, before CapHeld postpones it."""
 POLL_SECONDS = 0.5
+"""Seconds between two tries to reserve while a turn waits for money."""
 MAX_TRIES = 5
 """Most shortened requests tried in a row, since other turns may take the money in between."""
 

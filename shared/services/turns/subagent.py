@@ -42,12 +42,15 @@ from shared.services.turns.toolbox import Toolbox
 from shared.services.turns.turn_attempt import lower_ceiling
 
 RESULT_CHARS = 60_000
+"""Most characters of a helper's result; the middle of a longer one is cut."""
 TOOL_RESULT_CHARS = 24_000
 """Most characters of one tool result in a helper's window; the middle of a longer one is lost to the
 helper.
 """
 MIN_CHARS = 400
+"""Characters below which a text is not halved to make room."""
 CLEARED = "[cleared to make room]"
+"""Text in place of an old tool result that was cleared to make room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from shared.core.values.messages import Image, Text
 from shared.ports import ToolFailed, ToolFile, ToolImage
 
 MOST_BYTES = 20 * 1024 * 1024
+"""Most bytes of a picture that a tool returns."""
 
 OpenPicture = Callable[[bytes], Awaitable[tuple[dict[str, Any] | None, bytes]]]
 """Function that opens a picture and returns its facts and a smaller version; the facts are None for other

@@ -22,9 +22,11 @@ from shared.services.turns.toolbox import ToolCallResult
 from shared.services.turns.turn_attempt import TurnAttempt, TurnStopped, select_open_turn_entries
 
 FILES_PER_TURN = 5
+"""Most files that tools may send with one answer."""
 THREAD_CHARS = 50_000
 """Characters of all results together above which their tokens are counted in a thread, off the event loop."""
 ARTIFACT_SECONDS = 30.0
+"""Most seconds for shortening the long results of one round."""
 END_SECONDS = 5.0
 """Seconds that cancelled tools have to end."""
 _LOST = "[outcome unknown: the program was restarted while this ran]"

@@ -17,6 +17,7 @@ from shared.core.values.messages import Image, Text, ToolResult, ToolUse, storab
 from shared.ports import Tool, ToolContext, ToolFailed, ToolFile, ToolImage, ToolOutput, ToolSpec
 
 MAX_PROBLEMS_SHOWN = 3
+"""Most problems of arguments that one result names."""
 _SHOWN_CHARS = 300
 _RULES = (
     "type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
@@ -126,8 +127,11 @@ OUTPUT_CHARS = 1_000_000
 artifacts.
 """
 IMAGES_PER_CALL = 4
+"""Most pictures of one tool call; further ones are left out."""
 SUBJECT_CHARS = 60
+"""Most characters of a call's subject."""
 CANCEL_SECONDS = 2.0
+"""Seconds that a cancelled tool has to end before it is abandoned."""
 MAX_CACHED_TOOLBOXES = 256
 """Most toolboxes of agents that a process caches; a full cache is cleared."""
 
