@@ -298,7 +298,7 @@ class CapHeld(EvertalkError):
     them.
     """
 
-    sentence = "What a cap has left is set aside for calls that are under way."
+    sentence = "The rest of a spending cap is reserved for calls that are running."
     code = "cap_held"
     advice = (
         "The rest of today's spending limit is set aside for answers that are being written just now. "

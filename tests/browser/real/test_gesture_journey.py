@@ -13,6 +13,7 @@ from PIL import Image
 from playwright.async_api import BrowserContext, FilePayload, Locator, Page, expect
 
 from tests.acceptance.gestures import Meanings
+from tests.browser.patience import WAIT_MS
 from tests.browser.real.conftest import serving
 from tests.browser.real.hands import choose, delete, edit, edit_older, give
 from tests.kit.fakes.messages_api import running_fake
@@ -306,7 +307,7 @@ async def test_request_after_forty_gestures_on_page_shows_each_meaning(
     url: str, context: BrowserContext, provider: RunningFake
 ) -> None:
     page = await context.new_page()
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(WAIT_MS)
     await page.goto(f"{url}/chat")
     await expect(page.get_by_role("button", name="Menu")).to_be_visible(timeout=WITHIN_MS)
     await page.get_by_role("textbox", name="Message", exact=True).fill("Hello-one")
