@@ -201,7 +201,8 @@ class TelegramService:
             await self._stores.telegram_inbox.rehearse()
         except StorageUnavailable as error:
             log.warning("rehearsal_failed", reason=str(error))  # the first turn loads what is missing
-        self._warm.set()
+        finally:
+            self._warm.set()
         log.info("bots_warmed_up")
 
     @property

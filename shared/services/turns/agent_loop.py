@@ -246,13 +246,14 @@ class AgentLoop:
         """Build the request of an empty conversation and discard it, so that tokens of common texts are
         counted in advance.
 
-        No model is called and nothing is stored.
+        No model is called and nothing is stored. A model whose window holds no conversation is passed over:
+        its first turn says so.
         """
         card = await self._model.load_card(self._requests.chat_model)
         empty = View(
             session_id=0, base_turn=0, flushed_turn=0, view_epoch=0, cycle=0, head=None, entries=()
         )  # fmt: skip
-        with suppress(ContextBudgetExceeded):
+        with suppress(ContextBudgetExceeded, ContradictoryPolicy):
             self._requests.build(
                 empty, card=card, agent_config={}, tools=self._toolbox.for_agent({}).specs, token_ratio=1.0,
                 channel=channel,

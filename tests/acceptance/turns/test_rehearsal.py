@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from shared.adapters.models.token_counter import VocabularyCounter
 from shared.bootstrap.app import App
 from shared.core.values.errors import StorageUnavailable
 from tests.acceptance.turns.begun_turns import begin
-from tests.kit.app_driver import visit
+from tests.kit.app_driver import running_app, settings_for, visit
 from web.__main__ import warm_up
 
 TURNS = ("UPDATE sessions", "INSERT INTO turns", "FROM turn_entries")
@@ -69,6 +71,18 @@ async def test_rehearsal_counts_what_all_requests_have_in_common(
     counted.clear()
     await guest.ask("Good morning.")
     assert [text for text in counted if len(text) > SHARED_CHARS] == []
+
+
+@pytest.mark.parametrize("window", [3_000, 1_000, 300])
+async def test_rehearsal_ends_where_a_models_window_holds_no_conversation(
+    database_url: str, redis_url: str, tmp_path: Path, window: int
+) -> None:
+    entry = {"name": "small", "wire": "openai", "base_url": "http://127.0.0.1:9/v1", "window": window}
+    models = tmp_path / "models.json"
+    models.write_text(json.dumps([{**entry, "max_output": 100, "key_env": ""}]))
+    settings = settings_for(database_url, redis_url, models_file=models, model="small")
+    async with running_app(settings) as app:
+        await app.sessions.rehearse()
 
 
 class Rehearsing:
