@@ -11,7 +11,7 @@ import asyncpg
 
 from shared.adapters.postgres.dashboard.read_models_sql import CONTEXT_PCT, NEAR_PCT
 from shared.adapters.postgres.db.listing import LIST_ALL
-from shared.adapters.postgres.turns.spend_sql import ADD_UP
+from tests.kit.dashboard.seed import ADD_UP
 
 _log = logging.getLogger(__name__)
 Pool = asyncpg.Pool

@@ -16,35 +16,22 @@ from shared.core.values.files import Attached
 from shared.core.values.messages import Block, Text, text_without_files
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiptParts:
-    """SQL that a channel adds to the statement that stores a message; the same for all its messages.
-
-    Named parameters are the channel's and the message's, such as `:session_id`.
-    """
-
-    lock: str
-    """Query that locks the message's source row; its one value says whether the message may be stored."""
-    records: tuple[str, ...]
-    """Statements that store the channel's rows; `s.seq` and `s.turn_no` are the stored entry's."""
-
-
 class MessageReceipt(Protocol):
     """Rows that a channel stores together with a message, all or nothing.
 
-    The store calls these methods with its own connection or open transaction.
+    The store calls `lock` first, then stores the message, then calls `record`, in one transaction, which is
+    `transaction` of each method.
     """
 
-    @property
-    def parts(self) -> ReceiptParts:
-        """SQL to run with the message, the same for all messages of the channel."""
+    def lock(self, transaction: Any) -> Awaitable[bool]:
+        """Lock the source rows of the message; return whether it may be stored."""
         ...
 
-    def get_values(self) -> Mapping[str, object]:
-        """Return the values of the named parameters in `parts`, by name without the colon."""
+    def record(self, transaction: Any, *, session_id: int, seq: int, turn: int) -> Awaitable[None]:
+        """Store the channel's rows of the message that has become the entry `seq` of `turn`."""
         ...
 
-    def find_joined_turn(self, connection: Any, inbound: Inbound) -> Awaitable[int | None]:
+    def find_joined_turn(self, transaction: Any, inbound: Inbound) -> Awaitable[int | None]:
         """Return the number of the turn that the message continues; None if it begins a turn."""
         ...
 

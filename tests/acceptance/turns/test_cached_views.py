@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from shared.adapters.postgres.privacy.erasure import PostgresErasure
 from shared.adapters.postgres.turns import turns as turns_module
 from shared.adapters.postgres.turns.edits import PostgresEdits
 from shared.adapters.postgres.turns.pins import PostgresPins
+from shared.adapters.postgres.turns.view_cache import CachedView
 from shared.core.session.session import Entry
 from shared.core.session.turns import Claim
 from shared.core.values.messages import Text
@@ -28,16 +29,17 @@ NEW_OPERATOR = "INSERT INTO operators (name, role) VALUES ('Ada', 'operator') RE
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The seqs of entries that came along with a claim."""
+    """The seqs of entries that were read with a claim."""
     seqs: list[int] = []
-    reads = turns_module._entry_in_text
+    joins = turns_module._with_the_message
 
-    def counted(values: Any) -> Entry:
-        entry = reads(values)
-        seqs.append(entry.seq)
-        return entry
+    def counted(
+        said: Entry, known: CachedView | None, rows: Sequence[Any] | None
+    ) -> tuple[Entry, ...] | None:
+        seqs.extend(row["seq"] for row in rows or ())
+        return joins(said, known, rows)
 
-    monkeypatch.setattr(turns_module, "_entry_in_text", counted)
+    monkeypatch.setattr(turns_module, "_with_the_message", counted)
     return seqs
 
 

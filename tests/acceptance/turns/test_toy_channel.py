@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from shared.adapters.postgres.db.pool import Connection
 from shared.bootstrap import foundation
 from shared.bootstrap.app import App, open_app
 from shared.bootstrap.configured_parts import Role
-from shared.core.session.turns import Accepted, Inbound, ReceiptParts, ReplyEvent, Stored
+from shared.core.session.turns import Accepted, Inbound, ReplyEvent, Stored
 from shared.core.values.errors import LeaseLost
 from shared.services.turns.turn_dispatcher import OpenReplySink, TurnDispatcher
 from tests.kit.app_driver import settings_for
@@ -37,12 +37,6 @@ SELECT 'toy', 'post', $1, s.contact_id, s.id, $1 FROM s RETURNING id, session_id
 """
 
 
-_LETTER = ReceiptParts(
-    lock="SELECT true FROM letters WHERE id = :letter AND handled_at IS NULL FOR UPDATE",
-    records=("UPDATE letters SET handled_at = now(), seq = s.seq / :pens FROM s WHERE letters.id = :letter",),
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterReceipt:
     """The letter that ends with the message's commit."""
@@ -50,14 +44,15 @@ class LetterReceipt:
     letter: int
     breaks: bool = False
 
-    @property
-    def parts(self) -> ReceiptParts:
-        return _LETTER
+    async def lock(self, transaction: Connection) -> bool:
+        waits = "SELECT true FROM letters WHERE id = $1 AND handled_at IS NULL FOR UPDATE"
+        return bool(await transaction.fetchval(waits, self.letter))
 
-    def get_values(self) -> Mapping[str, object]:
-        return {"letter": self.letter, "pens": 0 if self.breaks else 1}
+    async def record(self, transaction: Connection, *, session_id: int, seq: int, turn: int) -> None:
+        ended = "UPDATE letters SET handled_at = now(), seq = $2::bigint / $3::bigint WHERE id = $1"
+        await transaction.execute(ended, self.letter, seq, 0 if self.breaks else 1)
 
-    async def find_joined_turn(self, connection: object, inbound: Inbound) -> int | None:
+    async def find_joined_turn(self, transaction: object, inbound: Inbound) -> int | None:
         return None
 
     async def find_stored(self, transaction: Connection, inbound: Inbound, *, is_stored: bool) -> int | None:

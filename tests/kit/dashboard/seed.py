@@ -11,8 +11,10 @@ from uuid import UUID
 import asyncpg
 
 from shared.adapters.postgres.db.listing import COLUMNS, TRUTH
-from shared.adapters.postgres.turns.spend_sql import ADD_UP
+from shared.adapters.postgres.turns.spend_sql import RECORD_CALLS
 
+ADD_UP = "INSERT INTO session_spend" + RECORD_CALLS.text.partition("INSERT INTO session_spend")[2]
+"""End of a statement that adds the ledger rows of its part `u` to what their conversations spent."""
 FOLD_AT = 88_000
 FOLDED = 21_000
 HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>'

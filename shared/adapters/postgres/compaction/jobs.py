@@ -11,8 +11,9 @@ import asyncpg
 from shared.adapters.postgres.compaction import jobs_sql as sql
 from shared.adapters.postgres.compaction.job_requests import LATE_SECONDS, request_late_flush, request_upgrade
 from shared.adapters.postgres.db.pool import Connection, Named, PoolStore, Record, build_value, store_method
-from shared.adapters.postgres.turns.turn_sql import LEFT_BEHIND, LOAD, SWEEP_RESERVATION
-from shared.adapters.postgres.turns.turns import add_descriptions, build_entry, build_usage_rows, sum_spending
+from shared.adapters.postgres.turns.spend_sql import LEFT_BEHIND, SWEEP_RESERVATION
+from shared.adapters.postgres.turns.turn_sql import FROZEN, LOAD
+from shared.adapters.postgres.turns.turns import add_descriptions, build_entry, record_calls, sum_spending
 from shared.adapters.postgres.turns.view_state import build_state
 from shared.core.compaction.jobs import total_cost
 from shared.core.context.build_context import LeftOut
@@ -61,8 +62,11 @@ class PostgresJobs(PoolStore):
                     through_turn=row["answered_turn"],
                 )
             )
+            frozen = await connection.fetchval(
+                *FROZEN(session_id=session_id, base_turn=row["base_turn"], head=row["head"])
+            )
             entries = await add_descriptions(connection, drop_former([build_entry(entry) for entry in rows]))
-        return build_state(row, entries)
+        return build_state({**row, "frozen": frozen}, entries)
 
     @store_method
     async def request_job(self, session_id: int, order: JobOrder) -> int | None:
@@ -517,7 +521,7 @@ class PostgresJobs(PoolStore):
 
         Returns their number. Each is settled in its own transaction.
         """
-        rows = await self._pool.fetch(LEFT_BEHIND)
+        rows = await self._pool.fetch(*LEFT_BEHIND())
         for row in rows:
             await self._pool.execute(*SWEEP_RESERVATION(reservation_id=row["id"]))
         return len(rows)
@@ -562,18 +566,9 @@ async def _refuse_lost_lease(connection: Connection, job: JobClaim) -> None:
 async def _spend(
     connection: Connection, job: JobClaim, purpose: str, spent: Sequence[Spending], contact_id: int
 ) -> None:
-    if not spent:
-        return
-    await connection.execute(
-        *sql.SPEND(
-            session_id=job.session_id,
-            contact_id=contact_id,
-            job_id=job.id,
-            purpose=purpose,
-            usage=build_usage_rows(spent),
-        )
+    await record_calls(
+        connection, spent, session_id=job.session_id, contact_id=contact_id, job_id=job.id, purpose=purpose
     )
-    await connection.execute(*sql.ADD_TOTALS(session_id=job.session_id, sums=sum_spending(spent)))
 
 
 def _insert_compaction(

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.db.pool import Named
-from shared.adapters.postgres.turns.spend_sql import ADD_UP, RETURNING, render_total
-from shared.adapters.postgres.turns.turn_sql import (
-    BROUGHT,
-    NO_PICTURES,
-    NOBODY_COMES,
-    render_frozen_prefix,
-    render_is_relayed,
-)
 from shared.core.context.memory import CORE_CANDIDATES
 from shared.core.ops.job_views import JOB_KINDS
+from shared.core.session.turns import GUEST_NETWORK, SECRETARY_NETWORK
 
-STATE = Named(f"""
-SELECT s.*, a.name AS agent_name, a.config AS agent_config, {NOBODY_COMES} AS nobody_comes, {NO_PICTURES} AS no_pictures,
-       {render_is_relayed("p.network")} AS is_guest, p.anonymous, {BROUGHT} AS brought, p.kind AS contact_kind, p.display_name, p.timezone,
+STATE = Named(
+    """
+SELECT s.*, a.name AS agent_name, a.config AS agent_config, p.anonymous, p.kind AS contact_kind, p.display_name,
+       p.timezone, coalesce(p.network = :guest_network OR starts_with(p.network, :secretary_network), false) AS is_guest,
+       traits.brought, traits.nobody_comes, traits.no_pictures,
        (SELECT to_jsonb(l) FROM compactions l WHERE l.id = s.head) AS head_compaction,
        (SELECT jsonb_agg(f.threshold) FROM flushes f
          WHERE f.session_id = s.id AND f.cycle = s.cycle AND f.outcome <> 'failed') AS thresholds,
-       core_notes(s.contact_id, a.name, {CORE_CANDIDATES}) AS notes,
-{render_frozen_prefix("a.name")},
+       core_notes(s.contact_id, a.name, :core_candidates) AS notes,
        coalesce((SELECT (c.parts->>'system')::bigint + (c.parts->>'tools')::bigint FROM turn_context_audit c
                   WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens,
        coalesce((SELECT t.channel FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn), '')
          AS last_channel
   FROM sessions s JOIN agents a ON a.id = s.agent_id JOIN contacts p ON p.id = s.contact_id
-    WHERE s.id = :session_id
-""")
+ CROSS JOIN LATERAL session_traits(s.id, s.contact_id, p.anonymous) traits
+ WHERE s.id = :session_id
+""",
+    core_candidates=CORE_CANDIDATES,
+    guest_network=GUEST_NETWORK,
+    secretary_network=SECRETARY_NETWORK,
+)
 """Select a session with agent, person, head, notes and last channel, as its job needs them.
 
 One statement, so that all columns are from one moment; locks nothing. No row if the session does not exist.
+Its frozen prefix is read by `FROZEN`, in the same repeatable-read transaction.
 """
 
 LOCK_KIND = Named("""
@@ -236,32 +236,6 @@ UPDATE sessions SET context_tokens = greatest(0, context_tokens + :tokens)
    AND context_tokens = :context_tokens
 """)
 """Add tokens to a session's size of its context, unless view, turn or size differ from those given."""
-
-SPEND = Named(f"""
-WITH u AS (
-  INSERT INTO usage (session_id, contact_id, job_id, purpose, status, model, input_tokens, output_tokens,
-                     cache_read_tokens, cache_write_tokens, known, cost_micro, request_id)
-  SELECT :session_id, :contact_id, :job_id, :purpose, x.status, x.model, x.input_tokens, x.output_tokens,
-         x.cache_read_tokens, x.cache_write_tokens, x.known, x.cost_micro, x.request_id
-    FROM jsonb_to_recordset(:usage::jsonb) AS x(status text, model text, input_tokens bigint,
-         output_tokens bigint, cache_read_tokens bigint, cache_write_tokens bigint, known bool,
-         cost_micro bigint, request_id text)
-  {RETURNING}
-)
-{ADD_UP}""")
-"""Insert a job's model calls into the ledger and add them to the spending of their day."""
-
-ADD_TOTALS = Named(f"""
-UPDATE session_totals SET {render_total(":sums")},
-         input_tokens = input_tokens + (:sums::bigint[])[1],
-       output_tokens = output_tokens + (:sums::bigint[])[2],
-       cache_read_tokens = cache_read_tokens + (:sums::bigint[])[3],
-       cache_write_tokens = cache_write_tokens + (:sums::bigint[])[4],
-       cost_micro = cost_micro + (:sums::bigint[])[5],
-          cost_unknown_calls = cost_unknown_calls + (:sums::bigint[])[6]
- WHERE session_id = :session_id
-""")
-"""Add the sums of a job's calls to the lifetime totals of a session."""
 
 LOCK_SESSION = Named("SELECT * FROM sessions WHERE id = :session_id FOR UPDATE")
 """Select a session and lock its row until the commit; no row if it does not exist."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
-from shared.adapters.postgres.turns.turn_sql import UNKNOWN_TO_ITS_HOLDER, WARN_PERCENT
+from shared.adapters.postgres.turns.turn_sql import WARN_PERCENT
 from shared.core.ops.duties import LATE_PERIODS, LATE_SECONDS
 
 DUTY_IS_LATE = f"""coalesce(d.succeeded_at, d.since)
@@ -161,7 +161,7 @@ WITH spent AS (
          SELECT FROM workers w WHERE w.role = 'worker' AND worker_is_alive(w)
             AND w.started_at < now() - make_interval(secs => greatest(d.seconds * {LATE_PERIODS}, {LATE_SECONDS})))
   UNION ALL
-  SELECT 'stuck_turn', '', jsonb_build_object('count', count(*)) {UNKNOWN_TO_ITS_HOLDER} HAVING count(*) > 0
+  SELECT 'stuck_turn', '', jsonb_build_object('count', count(*)) FROM turns_unknown_to_their_holder HAVING count(*) > 0
   UNION ALL
   SELECT 'process_stopped', left(regexp_replace(f.work, '[^A-Za-z0-9_.:]+', '-', 'g'), 200),
          jsonb_strip_nulls(jsonb_build_object(

@@ -10,7 +10,7 @@ from shared.adapters.postgres.dashboard.session_list import BadQuery
 from shared.adapters.postgres.db.connecting import connect
 from shared.adapters.postgres.db.page_read import read_page
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
-from shared.adapters.postgres.turns import turn_sql
+from shared.adapters.postgres.turns import spend_sql
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turns.turns import build_usage_rows, find_reached_cap
 from shared.core.session.turns import Caps, Spending
@@ -160,10 +160,13 @@ class PostgresPlayground(PoolStore):
         Returns None if no cap applies. `session_id`, `turn` and `job_id` are ignored. Raises CapReached.
         """
         row = await self._pool.fetchrow(
-            *turn_sql.RESERVE_FOR_NOBODY(
+            *spend_sql.RESERVE(
+                session_id=None,
                 micro=micro,
                 timezone=caps.timezone,
                 limits=caps.limits,
+                turn=None,
+                job_id=None,
             )
         )
         assert row is not None
@@ -176,7 +179,7 @@ class PostgresPlayground(PoolStore):
     async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None:
         """End a reservation; `spent_micro` micro-dollars of it were used. Repeating it has no effect."""
         await self._pool.execute(
-            *turn_sql.RELEASE_RESERVATION(
+            *spend_sql.RELEASE_RESERVATION(
                 reservation_id=reservation_id,
                 spent_micro=spent_micro,
             )

@@ -6,7 +6,6 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
-from shared.adapters.postgres.turns.turn_sql import render_caps
 from shared.core.ops.session_stats import DaySpending, ScopeSpending, SessionFigures
 from shared.core.session.turns import Caps
 from shared.core.values.errors import UnknownSession
@@ -67,12 +66,14 @@ class PostgresSessionStats(PoolStore):
 
 _SPENDING = Named(f"""
 WITH cost AS (
-  SELECT 0::bigint AS micro, (now() AT TIME ZONE :timezone)::date AS day, s.id, s.contact_id, p.anonymous,
-         p.timezone,
-         a.config, NULL::text AS network, NULL::text AS hour
+  SELECT (now() AT TIME ZONE :timezone)::date AS day, s.id, s.contact_id, p.anonymous, p.timezone, a.config
     FROM sessions s JOIN contacts p ON p.id = s.contact_id JOIN agents a ON a.id = s.agent_id
-      WHERE s.id = :session_id
-), {render_caps()}, ledger AS (
+   WHERE s.id = :session_id
+), want AS (
+  SELECT x.scope, c.day, x.cap
+    FROM cost c CROSS JOIN LATERAL
+         spending_caps(:limits::bigint[], c.config, c.contact_id, c.id, c.anonymous, NULL, NULL) x
+), ledger AS (
   SELECT coalesce(sum(u.cost_micro), 0)::bigint AS ledger,
          count(u.id) FILTER (WHERE u.cost_micro IS NULL) AS unknown
     FROM cost c LEFT JOIN usage u ON u.session_id = c.id AND u.at >= c.day::timestamp AT TIME ZONE :timezone

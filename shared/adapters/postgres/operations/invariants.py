@@ -18,7 +18,7 @@ from shared.adapters.postgres.handover.push import BROWSERS_AT_MOST
 from shared.adapters.postgres.people.login_tries import PLACES_AT_MOST
 from shared.adapters.postgres.privacy.retention import GRACE_DAYS, RULES, Sweep, render_condition
 from shared.adapters.postgres.turns.spend_sql import SUMS
-from shared.adapters.postgres.turns.turn_sql import LONGEST_WAIT_SECONDS, UNKNOWN_TO_ITS_HOLDER
+from shared.adapters.postgres.turns.turn_sql import LONGEST_WAIT_SECONDS
 from shared.core.ops.job_views import ASKED_AGAIN
 from shared.core.session.channels import GUEST_CHANNEL, SECRETARY_CHANNEL
 from shared.samples import SAMPLE_KEY
@@ -838,7 +838,7 @@ _ENDS = {
                OR NOT EXISTS (SELECT FROM turns t WHERE t.session_id = s.id
                                  AND t.turn_no = s.answered_turn + 1 AND t.state = 'claimed'))""",
     "I10: a turn is leased by a living process that does not work on it": f"""
-        SELECT {_at("session=s.id", "leased_by=s.leased_by")} {UNKNOWN_TO_ITS_HOLDER}""",
+        SELECT {_at("session=session_id", "leased_by=leased_by")} FROM turns_unknown_to_their_holder""",
     "I10: a session with a dead job or a failed newest turn is not marked as troubled": f"""
         SELECT {_at("session=s.id")} FROM sessions s
          WHERE s.troubled_at IS NULL AND (

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared.adapters.postgres.db.pool import Connection, Named, Pool
-from shared.adapters.postgres.turns.turn_sql import join_receipt
-from shared.core.session.turns import Inbound, ReceiptParts
+from shared.adapters.postgres.db.pool import Connection, Named
+from shared.adapters.postgres.turns.turn_sql import ACCEPT, ACCEPT_AND_CLAIM
+from shared.core.session.turns import Inbound
 from shared.core.values.errors import LeaseLost
 
 
@@ -31,31 +30,36 @@ class TelegramReceipt:
     late_for: int | None = None
     """Id of an earlier message that this one continues, to join its turn if possible; else None."""
 
-    @property
-    def parts(self) -> ReceiptParts:
-        """SQL that the statement which stores the message includes for this receipt."""
-        return _PARTS
+    async def lock(self, transaction: Connection) -> bool:
+        """Lock the updates; return whether all of them wait and one of their messages is not stored yet."""
+        may_be_stored: bool = await transaction.fetchval(*_LOCK(**self._list_sources()))
+        return may_be_stored
 
-    def get_values(self) -> Mapping[str, object]:
-        """Return the values of the parameters in `parts`."""
+    async def record(self, transaction: Connection, *, session_id: int, seq: int, turn: int) -> None:
+        """Mark the updates as handled and store the ids of the message's chat messages."""
         nothing = (None,) * len(self.message_ids)
-        return {
-            "bot_id": self.bot_id,
-            "update_ids": self.update_ids,
-            "chat_id": self.chat_id,
-            "message_ids": self.message_ids,
-            "own_texts": self.own_texts or nothing,
-            "files": self.files or nothing,
-        }
+        await transaction.execute(
+            *_RECORD(
+                **self._list_sources(), session_id=session_id, seq=seq, turn=turn,
+                own_texts=self.own_texts or nothing, files=self.files or nothing,
+            )
+        )  # fmt: skip
 
-    async def find_joined_turn(self, connection: Pool | Connection, inbound: Inbound) -> int | None:
+    def _list_sources(self) -> dict[str, object]:
+        """Return the parameters that name the updates and the chat messages."""
+        return {
+            "bot_id": self.bot_id, "update_ids": self.update_ids, "chat_id": self.chat_id,
+            "message_ids": self.message_ids,
+        }  # fmt: skip
+
+    async def find_joined_turn(self, transaction: Connection, inbound: Inbound) -> int | None:
         """Return the turn of the message `late_for`; None without it, or if that message is not stored.
 
         `inbound` is the message to store.
         """
         if self.late_for is None:
             return None
-        turn: int | None = await connection.fetchval(
+        turn: int | None = await transaction.fetchval(
             *_TURN_OF_MESSAGE(
                 session_id=inbound.session_id,
                 bot_id=self.bot_id,
@@ -108,19 +112,20 @@ class CustomerReceipt:
     message_id: int
     sent_at: datetime
 
-    @property
-    def parts(self) -> ReceiptParts:
-        """SQL that the statement which stores the message includes for this receipt."""
-        return _CUSTOMER_PARTS
+    async def lock(self, transaction: Connection) -> bool:
+        """Return True: the key of a customer's message prevents a second one, so nothing is locked."""
+        return True
 
-    def get_values(self) -> Mapping[str, object]:
-        """Return the values of the parameters in `parts`."""
-        return {
-            "bot_id": self.bot_id, "owner_id": self.owner_id, "chat_id": self.chat_id,
-            "message_id": self.message_id, "sent_at": self.sent_at,
-        }  # fmt: skip
+    async def record(self, transaction: Connection, *, session_id: int, seq: int, turn: int) -> None:
+        """Store the message's place in the chat with its customer."""
+        await transaction.execute(
+            *_KEEP_CUSTOMERS(
+                bot_id=self.bot_id, owner_id=self.owner_id, chat_id=self.chat_id, message_id=self.message_id,
+                session_id=session_id, seq=seq, turn=turn, sent_at=self.sent_at,
+            )
+        )  # fmt: skip
 
-    async def find_joined_turn(self, connection: Pool | Connection, inbound: Inbound) -> int | None:
+    async def find_joined_turn(self, transaction: Connection, inbound: Inbound) -> int | None:
         """Return None, since a customer's message never continues an earlier one."""
         return None
 
@@ -158,16 +163,15 @@ async def rehearse_receipts(connection: Connection) -> None:
 
     They are run for no message, and store nothing.
     """
-    statements = join_receipt(_PARTS)
-    for statement in (statements.accept_and_claim, statements.accept_and_claim_known, statements.accept):
-        await connection.fetch(*statement.rehearse(session_id=0))
+    for statement in (_LOCK, ACCEPT_AND_CLAIM, ACCEPT, _RECORD):
+        await connection.fetch(*statement.rehearse())
 
 
 FOLLOW_WORDING = Named("""
 UPDATE telegram_messages SET seq = :new WHERE session_id = :session_id AND seq = :old
 """)
 """Let chat messages of the entry `old` refer to its newest wording, the entry `new`."""
-_LOCK = """
+_LOCK = Named("""
 WITH mine AS (
   SELECT update_id FROM telegram_updates
    WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[]) AND handled_at IS NULL
@@ -178,34 +182,33 @@ SELECT (SELECT count(*) FROM mine) = cardinality(:update_ids::bigint[])
          SELECT count(*) FROM telegram_messages
           WHERE bot_id = :bot_id AND chat_id = :chat_id AND message_id = ANY (:message_ids::bigint[])
             AND seq IS NOT NULL))
-"""
+""")
 """Lock the updates of a message; select whether all are unhandled and a message is not stored yet.
 
 The second condition also holds without messages. All messages are stored if an edit arrived before them.
+Of two processes with the same updates one waits here, and then finds them handled.
 """
-_END = """
-UPDATE telegram_updates SET handled_at = now() FROM s
- WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[]) AND handled_at IS NULL
-"""
-_KEEP_MESSAGES = """
+_RECORD = Named("""
+WITH ended AS (
+  UPDATE telegram_updates SET handled_at = now()
+   WHERE bot_id = :bot_id AND update_id = ANY (:update_ids::bigint[]) AND handled_at IS NULL
+)
 INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, seq, turn_no, own_text,
                                file_unique_id)
-SELECT :bot_id, :chat_id, x.message_id, :session_id, s.seq, s.turn_no, x.own_text, x.file
-  FROM s, unnest(:message_ids::bigint[], :own_texts::text[], :files::text[]) AS x(message_id, own_text, file)
+SELECT :bot_id, :chat_id, x.message_id, :session_id, :seq, :turn, x.own_text, x.file
+  FROM unnest(:message_ids::bigint[], :own_texts::text[], :files::text[]) AS x(message_id, own_text, file)
 ON CONFLICT DO NOTHING
+""")
+"""Mark the updates of a message as handled, and insert its chat messages.
+
+Messages that are already stored stay unchanged.
 """
-"""Insert the chat messages of an entry; messages that are already stored stay unchanged."""
-_PARTS = ReceiptParts(lock=_LOCK, records=(_END, _KEEP_MESSAGES))
-_KEEP_CUSTOMERS = """
+_KEEP_CUSTOMERS = Named("""
 INSERT INTO secretary_messages
   (bot_id, owner_id, chat_id, message_id, session_id, turn_no, seq, is_customers, at)
-SELECT :bot_id::bigint, :owner_id::bigint, :chat_id::bigint, :message_id::bigint, :session_id::bigint,
-       s.turn_no, s.seq, true, :sent_at::timestamptz
-  FROM s
+VALUES (:bot_id, :owner_id, :chat_id, :message_id, :session_id, :turn, :seq, true, :sent_at)
 ON CONFLICT DO NOTHING
-"""
-_CUSTOMER_PARTS = ReceiptParts(lock="SELECT true", records=(_KEEP_CUSTOMERS,))
-"""Receipt statements of a customer's message; its key prevents a second one, so nothing is locked."""
+""")
 _TURN_OF_MESSAGE = Named("""
 SELECT turn_no FROM telegram_messages
  WHERE session_id = :session_id AND bot_id = :bot_id AND chat_id = :chat_id AND message_id = :message_id

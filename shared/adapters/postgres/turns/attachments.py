@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
-from shared.adapters.postgres.turns.turn_sql import DESCRIBED, HEARD
-from shared.adapters.postgres.turns.turns import build_usage_rows, sum_spending
+from shared.adapters.postgres.turns.turns import settle_calls
 from shared.core.session.turns import Described, Spending
 from shared.core.values.files import Attached
 from shared.ports import PictureContent, ToolFile
@@ -108,14 +107,14 @@ class PostgresAttachments(PoolStore):
         reservation of budget is settled with the cost.
         """
         cost = sum(call.cost_micro or 0 for call in it.spent)
-        await self._pool.execute(
-            *DESCRIBED(
+        async with self._pool.acquire() as connection, connection.transaction():
+            await settle_calls(
+                connection, it.spent, reservation_id=it.reservation_id, settled_micro=cost,
                 session_id=it.session_id, contact_id=it.contact_id, turn=it.turn,
-                spent=build_usage_rows(it.spent), sums=sum_spending(it.spent),
-                reservation_id=it.reservation_id, settled_micro=cost, attachment_id=it.attachment_id,
-                description=it.description,
-            ),
-        )  # fmt: skip
+            )  # fmt: skip
+            await connection.execute(
+                *_KEEP_DESCRIPTION(attachment_id=it.attachment_id, description=it.description)
+            )
 
     @store_method
     async def load_transcript(self, session_id: int, attachment_id: int) -> str | None:
@@ -140,15 +139,23 @@ class PostgresAttachments(PoolStore):
         An existing transcript stays. `reservation_id` is the reservation of budget that the cost settles,
         None if there is none.
         """
-        await self._pool.execute(
-            *HEARD(
-                session_id=session_id, attachment_id=attachment_id, words=words,
-                spent=build_usage_rows([spent]), sums=sum_spending([spent]), reservation_id=reservation_id,
-                settled_micro=spent.cost_micro or 0,
-            ),
-        )  # fmt: skip
+        async with self._pool.acquire() as connection, connection.transaction():
+            await settle_calls(
+                connection, [spent], reservation_id=reservation_id, settled_micro=spent.cost_micro or 0,
+                session_id=session_id, contact_id=None, purpose="transcribe",
+            )  # fmt: skip
+            await connection.execute(
+                *_KEEP_TRANSCRIPT(attachment_id=attachment_id, session_id=session_id, words=words)
+            )
 
 
+_KEEP_DESCRIPTION = Named("""
+UPDATE attachments SET description = :description WHERE id = :attachment_id AND description = ''
+""")
+_KEEP_TRANSCRIPT = Named("""
+UPDATE attachments SET words = :words
+ WHERE id = :attachment_id AND session_id = :session_id AND words IS NULL
+""")
 _STORE = Named("""
 WITH known AS (
   SELECT id FROM attachments WHERE session_id = :session_id AND sha256 = :sha256 LIMIT 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
-from shared.adapters.postgres.turns.answer_sql import AUDIT
 from shared.adapters.postgres.turns.turns import add_descriptions, build_entry
 from shared.core.session.session import drop_former
 from shared.core.session.turns import ContextAudit, StoredTurn, compaction_from_json
 
+_FIELDS = tuple(one.name for one in fields(ContextAudit))
 _NAMED_OTHERWISE = {
     "estimated_before": "estimated_input_tokens_before",
     "estimated_after_summary": "estimated_input_tokens_after_summary",
@@ -48,7 +50,7 @@ class PostgresReplays(PoolStore):
         row = await self._pool.fetchrow(*_CALL(session_id=session_id, turn=turn))
         if row is None:
             return None
-        values = {name: row[_NAMED_OTHERWISE.get(name, name)] for name in AUDIT}
+        values = {name: row[_NAMED_OTHERWISE.get(name, name)] for name in _FIELDS}
         audit = ContextAudit(
             **{**values, "part_hashes": tuple(row["part_hashes"]), "prune_seqs": tuple(row["prune_seqs"])}
         )

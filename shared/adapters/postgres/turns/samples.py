@@ -47,11 +47,21 @@ class PostgresSamples(PoolStore):
     ) -> int | None:
         """Store the next message and return its event's number.
 
-        Returns None if another process was first or the sample has ended.
+        Returns None if another process was first, if the sample has ended, or if a turn waits for its
+        answer.
         """
         arguments = build_message_arguments(inbound, channel, tokens)
-        row = await self._pool.fetchrow(*turn_sql.ACCEPT_OF_SAMPLE(**arguments, played=play.played))
-        return None if row is None else row["event_seq"]
+        session_id = play.session_id
+        async with self._pool.acquire() as connection, connection.transaction():
+            if not await connection.fetchval(*_LOCK_PLAY(session_id=session_id, played=play.played)):
+                return None
+            if not await connection.fetchval(*_LOCK_IDLE_SESSION(session_id=session_id)):
+                return None
+            row = await connection.fetchrow(*turn_sql.ACCEPT(**arguments))
+            if row is None:
+                return None
+            await connection.execute(*_COUNT_PLAYED(session_id=session_id))
+        return int(row["event_seq"])
 
     @store_method
     async def stop(self, session_id: int) -> StoppedSample | None:
@@ -89,6 +99,14 @@ SELECT p.session_id, p.address_id, p.begun_turn, p.played, p.total
 
 The next message waits for a due summary, so that the context that it summarises is shown.
 """
+_LOCK_PLAY = Named("""
+SELECT true FROM sample_plays
+ WHERE session_id = :session_id AND played = :played AND played < total FOR UPDATE
+""")
+_LOCK_IDLE_SESSION = Named("""
+SELECT true FROM sessions WHERE id = :session_id AND answered_turn = next_turn - 1 FOR NO KEY UPDATE
+""")
+_COUNT_PLAYED = Named("UPDATE sample_plays SET played = played + 1 WHERE session_id = :session_id")
 _STOP = Named(
     """
 WITH p AS (

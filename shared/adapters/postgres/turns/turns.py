@@ -16,16 +16,17 @@ from typing import Any
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from shared.adapters.postgres.db.pool import Named, PoolStore, Record, build_value, read_json, store_method
-from shared.adapters.postgres.turns import turn_sql
-from shared.adapters.postgres.turns.allowance import Allowance
-from shared.adapters.postgres.turns.answer_sql import (
-    ANSWER,
-    ANSWER_PLAIN,
-    AUDIT_NUMBERS,
-    AUDIT_ROW,
-    USAGE,
+from shared.adapters.postgres.db.pool import (
+    Connection,
+    Named,
+    PoolStore,
+    Record,
+    build_value,
+    store_method,
 )
+from shared.adapters.postgres.turns import answer_sql, spend_sql, turn_sql
+from shared.adapters.postgres.turns.allowance import Allowance
+from shared.adapters.postgres.turns.answer_sql import AUDIT_NUMBERS, AUDIT_SHORT, USAGE
 from shared.adapters.postgres.turns.view_cache import CachedView, ViewCache
 from shared.core.context.agents import (
     LOOK_AT_PICTURE,
@@ -79,8 +80,7 @@ from shared.core.values.money import Shortage
 WOKEN_AT_ONCE = 20
 """Maximum waiting turns that are woken when a provider answers again."""
 _USUAL = (
-    turn_sql.ACCEPT_AND_CLAIM, turn_sql.ACCEPT_AND_CLAIM_KNOWN, turn_sql.ACCEPT, turn_sql.CLAIM,
-    turn_sql.LOAD, ANSWER, ANSWER_PLAIN,
+    turn_sql.ACCEPT_AND_CLAIM, turn_sql.ACCEPT, turn_sql.CLAIM, turn_sql.LOAD, answer_sql.ANSWER,
 )  # fmt: skip
 """Statements of a usual turn without a receipt, which `rehearse` prepares."""
 REHEARSED_CONNECTIONS = 4
@@ -122,7 +122,7 @@ class PostgresTurns(PoolStore):
     async def accept(self, inbound: Inbound, *, channel: str, tokens: int) -> Accepted:
         """Store a person's message, once per dedupe key. Raises UnknownSession or SessionMoved.
 
-        A receipt stores the channel's own rows in the same statement. With a receipt, LeaseLost means that
+        A receipt stores the channel's own rows in the same transaction. With a receipt, LeaseLost means that
         another process stores the message, and that this one changed nothing.
         """
         arguments = build_message_arguments(inbound, channel, tokens)
@@ -166,27 +166,23 @@ class PostgresTurns(PoolStore):
         """Store a message, as `accept` does, and claim its turn, if the conversation is idle.
 
         Returns None, and stores nothing, if it is not idle; call `accept` and `claim` then. The claim has the
-        session's entries, if this process remembers them or the statement read them. Its `entries` is None if
-        they contain pictures or have changed since; call `load` then.
+        session's entries, if this process remembers them or remembers none. Its `entries` is None if they
+        contain pictures or have changed since; call `load` then.
         """
         known = self._views.take(inbound.session_id)
         hold = self._allowance.hold()
-        arguments = build_message_arguments(inbound, channel, tokens) | {
-            "worker_id": worker_id, "micro_per_input_token": micro_per_input_token,
-            "micro_output": micro_output, "timezone": caps.timezone, "limits": caps.limits, "loan": hold.row,
-        }  # fmt: skip
-        unknown, remembered = turn_sql.ACCEPT_AND_CLAIM, turn_sql.ACCEPT_AND_CLAIM_KNOWN
-        if (receipt := inbound.receipt) is not None:
-            joined = turn_sql.join_receipt(receipt.parts)
-            unknown, remembered = joined.accept_and_claim, joined.accept_and_claim_known
-            arguments |= receipt.get_values()
-        statement = (
-            unknown(**arguments)
-            if known is None
-            else remembered(**arguments, version=known.version, last_seq=known.entries[-1].seq)
-        )
+        statement = turn_sql.ACCEPT_AND_CLAIM(
+            **build_message_arguments(inbound, channel, tokens), worker_id=worker_id,
+            micro_per_input_token=micro_per_input_token, micro_output=micro_output, timezone=caps.timezone,
+            limits=caps.limits, loan=hold.row, version=known and known.version,
+            last_seq=known and known.entries[-1].seq,
+        )  # fmt: skip
         try:
-            row = await self._pool.fetchrow(*statement)
+            if inbound.receipt is None:
+                row = await self._pool.fetchrow(*statement)
+            else:
+                async with self._pool.acquire() as connection, connection.transaction():
+                    row = await _store_with_receipt(connection, inbound, inbound.receipt, statement)
         except asyncpg.SerializationError:
             self._allowance.release_hold(hold)
             raise
@@ -199,7 +195,11 @@ class PostgresTurns(PoolStore):
             seq=row["seq"], turn=row["turn_no"], step=row["seq"], role="user", author="person",
             blocks=inbound.blocks, tokens=tokens, at=row["opened_at"],
         )  # fmt: skip
-        entries, times = _with_the_message(said, row, known)
+        before = known if known is not None and row["is_known"] else None
+        rows = await self._read_before(row) if known is None else None
+        entries = _with_the_message(said, before, rows)
+        times = row["turn_times"] if before is None else before.turn_times
+        times = (said.at, *times[: turn_sql.TURN_TIMES - 1])
         claim = _claim_from(row, worker_id, entries, turn_times=times)
         if self._allowance.record_claim(hold, row, anonymous=claim.anonymous):
             claim = replace(claim, near_caps=True)
@@ -213,17 +213,31 @@ class PostgresTurns(PoolStore):
         )
         return accepted, await self._with_frozen(claim, row)
 
+    async def _read_before(self, row: Record) -> Sequence[Record] | None:
+        """Return the entries before the message of a claim; None if they cannot be read.
+
+        The turn is claimed already: `load` then reads them for its answer.
+        """
+        with suppress(StorageUnavailable):
+            return await self._fetch_entries(row["id"], row["base_turn"], row["turn_no"] - 1)
+        return None
+
+    @store_method
+    async def _fetch_entries(self, session_id: int, base_turn: int, through_turn: int) -> Sequence[Record]:
+        return await self._pool.fetch(
+            *turn_sql.LOAD(session_id=session_id, base_turn=base_turn, through_turn=through_turn)
+        )
+
     async def _accept_with_receipt(
         self, inbound: Inbound, receipt: MessageReceipt, arguments: Mapping[str, object]
     ) -> Record | None:
         """Store the message and its channel's own rows; return None if neither may be stored."""
-        statements, values = turn_sql.join_receipt(receipt.parts), {**arguments, **receipt.get_values()}
-        turn = await receipt.find_joined_turn(self._pool, inbound)
-        if turn is not None:
-            row = await self._pool.fetchrow(*statements.accept_late(**values, turn=turn))
-            if row is not None:
-                return row
-        return await self._pool.fetchrow(*statements.accept(**values))
+        async with self._pool.acquire() as connection, connection.transaction():
+            statements = [turn_sql.ACCEPT(**arguments)]
+            turn = await receipt.find_joined_turn(connection, inbound)
+            if turn is not None:
+                statements.insert(0, turn_sql.ACCEPT_LATE(**arguments, turn=turn))
+            return await _store_with_receipt(connection, inbound, receipt, *statements)
 
     async def _find_stored(
         self, inbound: Inbound, receipt: MessageReceipt, *, is_stored: bool
@@ -315,13 +329,7 @@ class PostgresTurns(PoolStore):
 
         Former answers that newer ones replace are included. Pictures come with their descriptions.
         """
-        rows = await self._pool.fetch(
-            *turn_sql.LOAD(
-                session_id=session_id,
-                base_turn=base_turn,
-                through_turn=through_turn,
-            )
-        )
+        rows = await self._fetch_entries(session_id, base_turn, through_turn)
         return await add_descriptions(self._pool, [_entry(*row) for row in rows])
 
     @store_method
@@ -343,11 +351,13 @@ class PostgresTurns(PoolStore):
             blocks=blocks_to_json(blocks),
             tokens=tokens,
             calls=[{"id": call.id, "name": call.name} for call in calls],
-            usage=[{**row, "contact_id": claim.contact_id} for row in build_usage_rows(spent)],
-            sums=sum_spending(spent),
         )
-        seq = await self._pool.fetchval(*statement)
-        return _refuse_lost_lease(seq, claim)
+        async with self._pool.acquire() as connection, connection.transaction():
+            seq = _refuse_lost_lease(await connection.fetchval(*statement), claim)
+            await record_calls(
+                connection, spent, session_id=claim.session_id, contact_id=claim.contact_id, turn=claim.turn
+            )
+        return seq
 
     @store_method
     async def record_tool_results(
@@ -403,9 +413,8 @@ class PostgresTurns(PoolStore):
     @store_method
     async def record_answer(self, claim: Claim, outcome: Outcome) -> AnswerStored:
         """End the turn: store answer, usage, audit, delivery and due job in one commit. Raises LeaseLost."""
-        sql, more = _build_end_statement(outcome, claim.turn)
         said, written = (None, None) if outcome.blocks is None else _split_text(outcome.blocks)
-        statement = sql(
+        statement = answer_sql.ANSWER(
             **_fence(claim),
             blocks=written,
             words=said,
@@ -419,6 +428,7 @@ class PostgresTurns(PoolStore):
             measured_by=outcome.measured_by,
             state=outcome.state,
             error_code=outcome.error_code,
+            refused_scope=outcome.refused_scope,
             screen=dict(outcome.screen),
             sums=sum_spending(outcome.spent),
             reservation_id=claim.reservation_id,
@@ -428,16 +438,23 @@ class PostgresTurns(PoolStore):
             first_text_seconds=(
                 None if outcome.first_text_at is None else time.monotonic() - outcome.first_text_at
             ),
-            **more,
+            **_get_only_call(outcome.spent),
+            **_get_audit(outcome.audit, claim.turn),
         )
-        row = await self._pool.fetchrow(*statement)
+        job = None
+        if len(outcome.spent) > 1 or outcome.prunes or outcome.prompt_parts or outcome.job:
+            async with self._pool.acquire() as connection, connection.transaction():
+                row = await connection.fetchrow(*statement)
+                if row is not None:
+                    job = await _record_extras(connection, claim, outcome, row)
+        else:
+            row = await self._pool.fetchrow(*statement)
         if row is None:
             raise LeaseLost(f"turn {claim.turn} of session {claim.session_id}")
         known = outcome.settled_micro if outcome.state == "answered" else None
         self._allowance.settle(claim.reservation_id, known)
         if (grown := _grown(claim, outcome, row, said, written)) is not None:
             self._views.keep(claim.session_id, grown)
-        job = outcome.job and row["job_id"] and DueJob(id=row["job_id"], kind=outcome.job.kind)
         return build_value(AnswerStored, row, payload=_payload(claim, outcome, row), job=job)
 
     @store_method
@@ -467,7 +484,7 @@ class PostgresTurns(PoolStore):
             if row is None:
                 raise LeaseLost(f"turn {claim.turn} of session {claim.session_id}")
             if spent:
-                await connection.execute(*_waste(claim, spent, settled_micro))
+                await _record_waste(connection, claim, spent, settled_micro)
         if spent:
             self._allowance.settle(claim.reservation_id, settled_micro)
         if notice is None:
@@ -520,7 +537,8 @@ class PostgresTurns(PoolStore):
     @store_method
     async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None:
         """Book model calls without a result; settle the reservation at `settled_micro` micro-dollars."""
-        await self._pool.execute(*_waste(claim, spent, settled_micro))
+        async with self._pool.acquire() as connection, connection.transaction():
+            await _record_waste(connection, claim, spent, settled_micro)
         self._allowance.settle(claim.reservation_id, settled_micro)
 
     @store_method
@@ -529,13 +547,24 @@ class PostgresTurns(PoolStore):
 
         Raises LeaseLost.
         """
-        lost = await self._pool.fetchval(
-            *turn_sql.LOST(
-                **_fence(claim), reservation_id=claim.reservation_id, model=model, input_tokens=input_tokens,
-                had_call=claim.after_death and claim.reservation_id is None,
+        async with self._pool.acquire() as connection, connection.transaction():
+            lost = await connection.fetchrow(
+                *spend_sql.SETTLE_LOST(
+                    **_fence(claim), reservation_id=claim.reservation_id,
+                    had_call=claim.after_death and claim.reservation_id is None,
+                )
+            )  # fmt: skip
+            if lost is None:
+                raise LeaseLost(f"turn {claim.turn} of session {claim.session_id}")
+            call = Spending(
+                model=model, input_tokens=input_tokens, known=False, cost_micro=None, aborted=True
             )
-        )  # fmt: skip
-        return _refuse_lost_lease(lost, claim)
+            number: int = lost["calls"]
+            await record_calls(
+                connection, (call,) * number, session_id=claim.session_id, contact_id=lost["contact_id"],
+                turn=claim.turn,
+            )  # fmt: skip
+        return number
 
     @store_method
     async def record_delegated(
@@ -548,17 +577,16 @@ class PostgresTurns(PoolStore):
         purpose: str = "delegate",
     ) -> None:
         """Book model calls that a tool of a turn has made; the tool settles its own reservations."""
-        statement = turn_sql.DELEGATED[purpose](
-            session_id=session_id, contact_id=contact_id, turn=turn, spent=build_usage_rows(spent),
-            sums=sum_spending(spent), reservation_id=None, settled_micro=0,
-        )  # fmt: skip
-        await self._pool.execute(*statement)
+        async with self._pool.acquire() as connection, connection.transaction():
+            await record_calls(
+                connection, spent, session_id=session_id, contact_id=contact_id, turn=turn, purpose=purpose
+            )
 
     @store_method
     async def release_reservation(self, reservation_id: int, *, spent_micro: int = 0) -> None:
         """End a reservation; `spent_micro` micro-dollars of it were used."""
         await self._pool.execute(
-            *turn_sql.RELEASE_RESERVATION(
+            *spend_sql.RELEASE_RESERVATION(
                 reservation_id=reservation_id,
                 spent_micro=spent_micro,
             )
@@ -574,7 +602,7 @@ class PostgresTurns(PoolStore):
         Returns None if no spending cap applies. Raises CapReached.
         """
         row = await self._pool.fetchrow(
-            *turn_sql.RESERVE(
+            *spend_sql.RESERVE(
                 session_id=session_id, micro=micro, timezone=caps.timezone, limits=caps.limits, turn=turn,
                 job_id=job_id,
             ),
@@ -604,7 +632,7 @@ class PostgresTurns(PoolStore):
     @store_method
     async def _raise_row(self, reservation_id: int, micro: int, caps: Caps) -> None:
         row = await self._pool.fetchrow(
-            *turn_sql.RAISE_RESERVATION(
+            *spend_sql.RAISE_RESERVATION(
                 reservation_id=reservation_id,
                 micro=micro,
                 limits=caps.limits,
@@ -616,14 +644,14 @@ class PostgresTurns(PoolStore):
     @store_method
     async def lower_reservation(self, reservation_id: int, micro: int) -> None:
         """Lower a reservation to `micro` micro-dollars, the cost so far, while the turn waits for money."""
-        await self._pool.execute(*turn_sql.LOWER_RESERVATION(reservation_id=reservation_id, micro=micro))
+        await self._pool.execute(*spend_sql.LOWER_RESERVATION(reservation_id=reservation_id, micro=micro))
         if self._allowance.count_held_micro(reservation_id) > micro:
             self._allowance.lower_reservation(reservation_id, micro)
 
     @store_method
     async def mark_may_be_sent(self, reservation_id: int) -> None:
         """Mark a reservation before a model call is sent, so that the call is booked even after a crash."""
-        await self._pool.execute(*turn_sql.MARK_MAY_BE_SENT(reservation_id=reservation_id))
+        await self._pool.execute(*spend_sql.MARK_MAY_BE_SENT(reservation_id=reservation_id))
 
     async def renew_allowance(self, *, worker_id: int, caps: Caps, call_micro: int = 0) -> None:
         """Renew the budget slices of this process; call it with each heartbeat. Raises StorageUnavailable."""
@@ -643,7 +671,7 @@ class PostgresTurns(PoolStore):
         the session.
         """
         row = await self._pool.fetchrow(
-            *turn_sql.WARN(
+            *spend_sql.WARN(
                 session_id=claim.session_id, timezone=caps.timezone, limits=caps.limits, turn=claim.turn,
                 notice=dict(notice),
             ),
@@ -717,18 +745,6 @@ def _entry(
         pruned_as=shown,
     )  # fmt: skip
     return show_failed(entry, form) if is_failed else entry
-
-
-_JSON_PLACES = 5, 12
-
-
-def _entry_in_text(values: Sequence[Any]) -> Entry:
-    """Return an entry from values whose `blocks` and `shown` are JSON texts."""
-    told = list(values)
-    for place in _JSON_PLACES:
-        if told[place] is not None:
-            told[place] = read_json(told[place])
-    return _entry(*told)
 
 
 def build_message_arguments(inbound: Inbound, channel: str, tokens: int) -> dict[str, Any]:
@@ -819,23 +835,24 @@ def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _with_the_message(
-    said: Entry, row: Record, known: CachedView | None
-) -> tuple[tuple[Entry, ...] | None, tuple[datetime, ...]]:
-    """Return the entries of a claim with its new message, None if they must be loaded.
+    said: Entry, known: CachedView | None, rows: Sequence[Record] | None
+) -> tuple[Entry, ...] | None:
+    """Return the entries of a claim with its new message; None if they must be loaded.
 
-    Returns the times of turns too.
+    Those before it are of the cached view, or of `rows`, which were read with the claim. Neither is given if
+    the cached view has changed.
     """
-    before: tuple[Entry, ...] | None
-    if known is None:
-        before, times = tuple(map(_entry_in_text, row["entries"] or ())), row["turn_times"]
+    unseen: tuple[Entry, ...]
+    if known is not None:
+        before, unseen = known.entries, (said,)
+    elif rows is not None:
+        before = tuple(_entry(*row) for row in rows)
         unseen = (*before, said)
-    elif row["is_known"]:
-        before, times, unseen = known.entries, known.turn_times, (said,)
     else:
-        before, times, unseen = None, row["turn_times"], ()
+        return None
     if any(isinstance(block, Image) for entry in unseen for block in entry.blocks):
-        before = None  # what they show is looked up by `load`: after the commit nothing is asked here
-    return None if before is None else (*before, said), (said.at, *times[: turn_sql.TURN_TIMES - 1])
+        return None  # what they show is looked up by `load`
+    return (*before, said)
 
 
 def _grown(claim: Claim, outcome: Outcome, row: Record, words: str | None, blocks: Any) -> CachedView | None:
@@ -903,12 +920,107 @@ def _build_cap_error(shortages: Sequence[Shortage], caps: Caps) -> CapReached:
     return cap_reached(ordered[0].scope, timezone=caps.timezone, shortages=ordered)
 
 
-def _waste(claim: Claim, spent: Sequence[Spending], settled_micro: int) -> tuple[str, *tuple[object, ...]]:
-    return turn_sql.WASTE(
+async def _store_with_receipt(
+    connection: Connection,
+    inbound: Inbound,
+    receipt: MessageReceipt,
+    *statements: tuple[str, *tuple[object, ...]],
+) -> Record | None:
+    """Run the first statement that stores the message, between the lock and the rows of its receipt.
+
+    Returns its row; None if the receipt or every statement refuses.
+    """
+    if not await receipt.lock(connection):
+        return None
+    for statement in statements:
+        row = await connection.fetchrow(*statement)
+        if row is not None:
+            await receipt.record(
+                connection, session_id=inbound.session_id, seq=row["seq"], turn=row["turn_no"]
+            )
+            return row
+    return None
+
+
+async def record_calls(
+    connection: Connection,
+    spent: Sequence[Spending],
+    *,
+    session_id: int,
+    contact_id: int | None,
+    turn: int | None = None,
+    job_id: int | None = None,
+    purpose: str = "chat",
+) -> None:
+    """Insert model calls into the ledger and add them to the sums of their session, in this transaction.
+
+    Without `contact_id` they are the session's contact's.
+    """
+    if spent:
+        await _insert_calls(
+            connection, spent, session_id=session_id, contact_id=contact_id, turn=turn, job_id=job_id,
+            purpose=purpose,
+        )  # fmt: skip
+        await connection.execute(*spend_sql.ADD_TOTALS(session_id=session_id, sums=sum_spending(spent)))
+
+
+async def _insert_calls(connection: Connection, spent: Sequence[Spending], **place: object) -> None:
+    await connection.execute(*spend_sql.RECORD_CALLS(usage=build_usage_rows(spent), **place))
+
+
+async def settle_calls(
+    connection: Connection,
+    spent: Sequence[Spending],
+    *,
+    reservation_id: int | None,
+    settled_micro: int,
+    **place: Any,
+) -> None:
+    """Record calls as `record_calls` does, and settle their reservation, in this transaction."""
+    await record_calls(connection, spent, **place)
+    if reservation_id is not None:
+        await connection.execute(
+            *spend_sql.SETTLE_RESERVATION(reservation_id=reservation_id, settled_micro=settled_micro)
+        )
+
+
+async def _record_waste(
+    connection: Connection, claim: Claim, spent: Sequence[Spending], settled_micro: int
+) -> None:
+    await settle_calls(
+        connection, spent, reservation_id=claim.reservation_id, settled_micro=settled_micro,
         session_id=claim.session_id, contact_id=claim.contact_id, turn=claim.turn,
-        spent=build_usage_rows(spent),
-        sums=sum_spending(spent), reservation_id=claim.reservation_id, settled_micro=settled_micro,
     )  # fmt: skip
+
+
+async def _record_extras(
+    connection: Connection, claim: Claim, outcome: Outcome, row: Record
+) -> DueJob | None:
+    """Store what a turn's end has beyond `ANSWER`, in its transaction; return its job if that is due.
+
+    A job is not stored if the view has moved, since the old view called for it.
+    """
+    if len(outcome.spent) > 1:
+        await _insert_calls(
+            connection, outcome.spent, session_id=claim.session_id, contact_id=row["contact_id"],
+            turn=claim.turn, job_id=None, purpose="chat",
+        )  # fmt: skip
+    if outcome.prunes:
+        prunes = [{"seq": one.seq, "form": one.form, "shown": one.shown} for one in outcome.prunes]
+        await connection.execute(
+            *answer_sql.KEEP_PRUNES(session_id=claim.session_id, turn=claim.turn, prunes=prunes)
+        )
+    if outcome.prompt_parts:
+        parts = [{"sha256": key, "body": body} for key, body in outcome.prompt_parts.items()]
+        await connection.execute(*answer_sql.KEEP_PARTS(parts=parts))
+    if outcome.job is None or row["view_moved"]:
+        return None
+    asked = await connection.fetchrow(
+        *answer_sql.REQUEST_JOB(session_id=claim.session_id, **asdict(outcome.job))
+    )
+    if asked is None or not asked["is_due"]:
+        return None
+    return DueJob(id=asked["id"], kind=outcome.job.kind)
 
 
 def _fence(claim: Claim) -> dict[str, int]:
@@ -951,26 +1063,22 @@ def sum_spending(spent: Sequence[Spending]) -> list[int]:
     ]
 
 
-def _build_end_statement(outcome: Outcome, turn: int) -> tuple[Named, dict[str, Any]]:
-    """Return the statement that ends a turn with this outcome, and the parameters that only it has."""
-    audit = () if outcome.audit is None else _audit_values(outcome.audit, turn)
-    more = outcome.prunes or outcome.prompt_parts or outcome.job or outcome.refused_scope
-    if audit and len(outcome.spent) == 1 and not more:
-        call = zip(_CALL_PARAMETERS, _usage_values(outcome.spent[0]), strict=True)
-        return ANSWER_PLAIN, dict(call) | dict(zip(_AUDIT_PARAMETERS, audit, strict=True))
-    return ANSWER, {
-        "usage": build_usage_rows(outcome.spent),
-        "audits": [dict(zip(AUDIT_ROW, audit, strict=True))] if audit else [],
-        "prunes": [{"seq": one.seq, "form": one.form, "shown": one.shown} for one in outcome.prunes],
-        "parts": [{"sha256": key, "body": body} for key, body in outcome.prompt_parts.items()],
-        "jobs": [asdict(outcome.job)] if outcome.job else [],
-        "refused_scope": outcome.refused_scope,
-    }
-
-
 _CALL_PARAMETERS = tuple(f"call_{name}" for name in USAGE)
-_AUDIT_PARAMETERS = tuple(f"audit_{name}" for name in AUDIT_ROW)
-"""Parameters of `ANSWER_PLAIN` for its one call and its audit."""
+_AUDIT_PARAMETERS = tuple(f"audit_{name}" for name in (*AUDIT_NUMBERS, *AUDIT_SHORT))
+
+
+def _get_only_call(spent: Sequence[Spending]) -> dict[str, Any]:
+    """Return the parameters of `ANSWER` for its call; nulls if there is none or more than one."""
+    if len(spent) != 1:
+        return dict.fromkeys(_CALL_PARAMETERS)
+    return dict(zip(_CALL_PARAMETERS, _usage_values(spent[0]), strict=True))
+
+
+def _get_audit(audit: ContextAudit | None, turn: int) -> dict[str, Any]:
+    """Return the parameters of `ANSWER` for its audit; nulls without one."""
+    if audit is None:
+        return dict.fromkeys(_AUDIT_PARAMETERS)
+    return dict(zip(_AUDIT_PARAMETERS, _audit_values(audit, turn), strict=True))
 
 
 _audit_numbers: Callable[[ContextAudit], tuple[Any, ...]] = attrgetter(*AUDIT_NUMBERS)
@@ -978,7 +1086,7 @@ _PARTS = ("system", "memory", "summary", "history", "tools")
 
 
 def _audit_values(audit: ContextAudit, turn: int) -> tuple[Any, ...]:
-    """Return the values of an audit in the order of AUDIT_ROW.
+    """Return the values of an audit in the order of AUDIT_NUMBERS and AUDIT_SHORT.
 
     Parts of the recipe that the view `turn_context_audit` can compute are left out.
     """

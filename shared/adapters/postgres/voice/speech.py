@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
-from shared.adapters.postgres.turns.turn_sql import SPOKEN
-from shared.adapters.postgres.turns.turns import build_usage_rows, sum_spending
+from shared.adapters.postgres.turns.turns import settle_calls
 from shared.core.session.turns import Spending
 from shared.core.values.recordings import SpeechFormat
 
@@ -77,13 +76,12 @@ class PostgresSpeech(PoolStore):
         A recording that is already stored stays. `reservation_id` is the reservation of budget that the cost
         settles; None if there is none.
         """
-        await self._pool.execute(
-            *SPOKEN(
-                session_id=session_id, form=form, turn=turn, spent=build_usage_rows([spent]),
-                sums=sum_spending([spent]), reservation_id=reservation_id,
-                settled_micro=spent.cost_micro or 0, body=body,
-            ),
-        )  # fmt: skip
+        async with self._pool.acquire() as connection, connection.transaction():
+            await settle_calls(
+                connection, [spent], reservation_id=reservation_id, settled_micro=spent.cost_micro or 0,
+                session_id=session_id, contact_id=None, turn=turn, purpose="speech",
+            )  # fmt: skip
+            await connection.execute(*_KEEP_SPOKEN(session_id=session_id, turn=turn, form=form, body=body))
 
     @store_method
     async def begin_note(self, session_id: int, turn: int) -> bool:
@@ -142,6 +140,10 @@ _ANSWERED_TURN = Named("""
 SELECT te.turn_no FROM turn_entries te JOIN entries e USING (session_id, seq)
  WHERE te.session_id = :session_id AND te.seq = :seq AND e.author = 'assistant'
    AND e.blocks <> '[{"type": "text", "text": "[erased]"}]'
+""")
+_KEEP_SPOKEN = Named("""
+UPDATE spoken_answers SET body = :body
+ WHERE session_id = :session_id AND turn_no = :turn AND form = :form AND state = 'due' AND body IS NULL
 """)
 _LOAD_SPOKEN = Named("""
 INSERT INTO spoken_answers AS s (session_id, turn_no, form) VALUES (:session_id, :turn, :form)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shared.adapters.postgres.compaction import jobs_sql
 from shared.adapters.postgres.db.pool import Named
+from shared.adapters.postgres.turns import answer_sql, spend_sql, turn_sql
 
 
 def cut(statement: Named, begin: str, end: str) -> str:
@@ -17,3 +18,39 @@ def test_due_jobs_are_those_that_can_be_claimed() -> None:
     claim = cut(jobs_sql.CLAIM_JOB, "WHERE j.id = :job_id\n   AND ", "   AND NOT EXISTS (SELECT FROM jobs o")
     due = cut(jobs_sql.DUE_JOBS, " jobs j\n WHERE ", " ORDER BY due_at")
     assert claim == due
+
+
+def test_first_claim_reserves_and_tells_what_a_later_one_does() -> None:
+    reserved, told = "), cost AS (", "AS recallable,"
+    assert cut(turn_sql.ACCEPT_AND_CLAIM, reserved, told) == cut(turn_sql.CLAIM, reserved, told)
+    columns = "RETURNING sessions.id,", "sessions.compaction_backoff"
+    assert cut(turn_sql.ACCEPT_AND_CLAIM, *columns) == cut(turn_sql.CLAIM, *columns)
+
+
+def test_every_reservation_locks_scopes_as_a_claim_does() -> None:
+    locked = "), alone AS (", "), r AS ("
+    claimed = cut(turn_sql.CLAIM, *locked)
+    assert cut(spend_sql.RESERVE, *locked) == claimed
+    assert cut(spend_sql.RAISE_RESERVATION, *locked) == claimed
+
+
+def test_message_is_stored_alike_by_every_statement() -> None:
+    stored = "), e AS (", ":payload::jsonb FROM s\n)"
+    accepted = cut(turn_sql.ACCEPT, *stored)
+    assert cut(turn_sql.ACCEPT_LATE, *stored) == accepted
+    assert cut(turn_sql.ACCEPT_AND_CLAIM, *stored) == accepted
+
+
+def test_message_is_refused_alike_by_every_statement() -> None:
+    refused = "archived_at IS NULL AND", ":dedupe_key)\n"
+    accepted = cut(turn_sql.ACCEPT, *refused)
+    assert cut(turn_sql.ACCEPT_LATE, *refused) == accepted
+    assert cut(turn_sql.ACCEPT_AND_CLAIM, *refused) == accepted
+
+
+def test_sums_of_a_conversation_grow_alike_with_every_call() -> None:
+    grown = "DO UPDATE SET", "excluded.cost_micro)\n"
+    recorded = cut(spend_sql.RECORD_CALLS, *grown).split()
+    assert cut(answer_sql.ANSWER, *grown).split() == recorded
+    added = "SET total_tokens =", "(:sums::bigint[])[6]"
+    assert cut(answer_sql.ANSWER, *added).split() == cut(spend_sql.ADD_TOTALS, *added).split()

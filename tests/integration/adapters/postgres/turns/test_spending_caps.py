@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from shared.adapters.postgres.turns.spend_sql import ADD_UP
 from shared.core.session.turns import Caps, Claim
 from shared.core.values.errors import CapReached
 from tests.integration.adapters.postgres.turns.capped_claims import (
@@ -19,6 +18,7 @@ from tests.integration.adapters.postgres.turns.capped_claims import (
     sessions_of,
 )
 from tests.kit.app_driver import Visit
+from tests.kit.dashboard.seed import ADD_UP
 
 RIVALS = 100
 

@@ -12,7 +12,7 @@ from shared.adapters.postgres.compaction.jobs import PostgresJobs
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.turns.allowance import PostgresTokenReservations
-from shared.adapters.postgres.turns.turn_sql import TOKEN_CALL_SECONDS
+from shared.adapters.postgres.turns.spend_sql import TOKEN_CALL_SECONDS
 
 CAP, WEIGHT = 100_000, 5
 ROW = "SELECT spent_micro, reserved_micro FROM spend_days WHERE scope = 'tokens'"
