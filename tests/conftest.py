@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from shared.ports import Tool
     from tests.kit.app_driver import Visit
     from tests.kit.fakes.messages_api.harness import RunningFake
+    from tests.kit.fakes.oidc.harness import RunningProvider
     from tests.kit.fakes.push.harness import RunningPush
     from tests.kit.fakes.speech.harness import RunningSpeech
     from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
@@ -362,6 +363,15 @@ async def speech() -> AsyncIterator[RunningSpeech]:
 
     async with RunningSpeech() as service:
         yield service
+
+
+@pytest.fixture(scope="module")
+async def oidc_process() -> AsyncIterator[RunningProvider]:
+    """A strict fake of an OpenID provider."""
+    from tests.kit.fakes.oidc.harness import RunningProvider
+
+    async with RunningProvider() as provider:
+        yield provider
 
 
 @pytest.fixture

@@ -902,11 +902,12 @@ def test_test_modules_are_imported_by_no_module() -> None:
 
 
 OVERRIDDEN_FIXTURES = {
-    "app_options", "app_tools", "bot_options", "house_browser", "house_options", "model_options", "pool_size",
-    "rows_by_hand", "sends_alerts", "tolerated", "wire",
+    "app_options", "app_tools", "bot_options", "context_options", "house_browser", "house_options",
+    "model_options", "people_parts", "place_options", "pool_size", "rows_by_hand", "seeded",
+    "sends_alerts", "serving_options", "tolerated", "wire",
 }  # fmt: skip
-"""Small values that a module overrides for a fixture of a conftest, such as `app` of tests/conftest.py."""
-REPEATED_FIXTURES = 127
+"""Small values, and rows, that a module overrides for a fixture of a conftest, such as `app`."""
+REPEATED_FIXTURES = 0
 """Definitions of fixtures whose name another fixture has, too; the number may only fall."""
 
 

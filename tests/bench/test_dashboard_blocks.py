@@ -27,7 +27,7 @@ INDEXES = ("contacts_by_pieces", "addresses_by_pieces", "notes_by_pieces")
 
 
 @pytest.fixture(scope="module")
-async def both() -> AsyncIterator[tuple[House, House]]:
+async def few_and_many() -> AsyncIterator[tuple[House, House]]:
     folder = short_folder("evk-")
     try:
         with place_of(folder) as place:
@@ -38,10 +38,10 @@ async def both() -> AsyncIterator[tuple[House, House]]:
 
 
 @pytest.fixture
-async def many(both: tuple[House, House]) -> AsyncIterator[House]:
+async def many(few_and_many: tuple[House, House]) -> AsyncIterator[House]:
     """With the usual sample again afterwards."""
-    yield both[1]
-    await _sampled(both[1].pool, -1)
+    yield few_and_many[1]
+    await _sampled(few_and_many[1].pool, -1)
 
 
 async def _sampled(pool: Pool, size: int) -> None:
@@ -54,9 +54,9 @@ async def _sampled(pool: Pool, size: int) -> None:
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("page", list(reads()))
 async def test_a_page_touches_as_many_blocks_among_many(
-    both: tuple[House, House], page: str, plan: str
+    few_and_many: tuple[House, House], page: str, plan: str
 ) -> None:
-    before, after = [await blocks_of(reads()[page], house, plan=plan) for house in both]
+    before, after = [await blocks_of(reads()[page], house, plan=plan) for house in few_and_many]
     assert after <= before * DEEPER + ALLOWANCE
 
 
@@ -106,6 +106,6 @@ async def test_what_has_changed_since_it_was_vacuumed_is_looked_at_once(
 
 
 @pytest.mark.parametrize("page", list(reads()))
-async def test_a_page_is_one_statement_or_two(both: tuple[House, House], page: str) -> None:
-    for house in both:
+async def test_a_page_is_one_statement_or_two(few_and_many: tuple[House, House], page: str) -> None:
+    for house in few_and_many:
         assert len(await statements_of(reads()[page], house)) <= (2 if page != "overview" else 4)

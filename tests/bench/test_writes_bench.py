@@ -21,7 +21,7 @@ LEAST_CALLS = allowance.LEAST_CALLS
 
 
 @pytest.fixture(autouse=True)
-def slices_are_taken(monkeypatch: pytest.MonkeyPatch, on_the_shared_row: None) -> None:
+def default_slices(monkeypatch: pytest.MonkeyPatch, on_the_shared_row: None) -> None:
     """Of the day's money, as by every process outside of tests."""
     monkeypatch.setattr(allowance, "LEAST_CALLS", LEAST_CALLS)
 

@@ -13,7 +13,7 @@ from shared.adapters.postgres.db.migrate import migrate
 from tests.faults.house import House
 from tests.kit.deployment.breakable_servers import Case, Plant, Recovery
 from tests.kit.deployment.forks import Hatchery, hatchery
-from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.fakes.bot_api import BotApi, running_bot_api
 from tests.kit.temp_folders import short_folder
 
 HERE = Path(__file__).parent
@@ -60,6 +60,12 @@ async def plant(hatchery: Hatchery) -> AsyncIterator[Plant]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(scope="module")
+async def api() -> AsyncIterator[BotApi]:
+    async with running_bot_api() as running:
+        yield running
+
+
 @pytest.fixture
 async def case(plant: Plant) -> AsyncIterator[Case]:
     made = await plant.case(TEMPLATE)
@@ -68,23 +74,10 @@ async def case(plant: Plant) -> AsyncIterator[Case]:
 
 
 @pytest.fixture(scope="module")
-async def house(plant: Plant) -> AsyncIterator[House]:
+async def shared_house(plant: Plant) -> AsyncIterator[House]:
     case = await plant.case(TEMPLATE)
     async with case.web() as web, case.worker() as worker:
         yield House(case=case, web=web, worker=worker)
         # Restarted by us or not: these two were never to fall.
         assert (web.exits, worker.exits) == ([], []), web.words() + worker.words()
     await plant.drop(case.database)
-
-
-@pytest.fixture(scope="session")
-async def provider() -> AsyncIterator[RunningFake]:
-    async with RunningFake() as running:
-        yield running
-
-
-@pytest.fixture
-async def fake(provider: RunningFake) -> RunningFake:
-    """The provider, well again whatever the test before did to it."""
-    await provider.reset()
-    return provider

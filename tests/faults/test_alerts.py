@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import pytest
@@ -16,7 +16,7 @@ from tests.kit.deployment.breakable_servers import Case, Plant
 from tests.kit.deployment.forks import Hatchery
 from tests.kit.deployment.processes import CRASHED
 from tests.kit.deployment.telegram import SECONDS, Telegram, bot_of_its_own
-from tests.kit.fakes.bot_api import BotApi, running_bot_api
+from tests.kit.fakes.bot_api import BotApi
 from tests.kit.fakes.mail_server import mail_server
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.webhook_receiver import receiving
@@ -57,7 +57,7 @@ async def settled(case: Case) -> None:
 
 
 @pytest.fixture(scope="module")
-async def on_the_web(request: pytest.FixtureRequest, plant: Plant) -> Played:
+async def alerts_on_the_web(request: pytest.FixtureRequest, plant: Plant) -> Played:
     """Each by one way, at one point, with a database of its own."""
     ways: dict[str, Callable[[Case, str], Awaitable[None]]] = {
         "webhook": _a_webhook_takes_it_once,
@@ -74,8 +74,10 @@ async def on_the_web(request: pytest.FixtureRequest, plant: Plant) -> Played:
 
 
 @pytest.mark.parametrize("told", [("webhook", point) for point in ALERT_POINTS], ids=ALERT_POINTS)
-async def test_webhook_alert_is_sent_once_on_the_web(on_the_web: Played, told: tuple[str, str]) -> None:
-    on_the_web.went_well(told)
+async def test_webhook_alert_is_sent_once_on_the_web(
+    alerts_on_the_web: Played, told: tuple[str, str]
+) -> None:
+    alerts_on_the_web.went_well(told)
 
 
 async def _a_webhook_takes_it_once(case: Case, point: str) -> None:
@@ -94,8 +96,8 @@ async def _a_webhook_takes_it_once(case: Case, point: str) -> None:
 
 
 @pytest.mark.parametrize("told", [("mail", point) for point in ALERT_POINTS], ids=ALERT_POINTS)
-async def test_a_mail_is_never_sent_twice(on_the_web: Played, told: tuple[str, str]) -> None:
-    on_the_web.went_well(told)
+async def test_a_mail_is_never_sent_twice(alerts_on_the_web: Played, told: tuple[str, str]) -> None:
+    alerts_on_the_web.went_well(told)
 
 
 async def _a_mail_is_not_sent_twice(case: Case, point: str) -> None:
@@ -117,20 +119,18 @@ async def _a_mail_is_not_sent_twice(case: Case, point: str) -> None:
 
 
 @pytest.fixture(scope="module")
-async def api() -> AsyncIterator[BotApi]:
-    async with running_bot_api() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 async def in_a_chat(
-    request: pytest.FixtureRequest, api: BotApi, hatchery: Hatchery, plant: Plant, provider: RunningFake
+    request: pytest.FixtureRequest,
+    api: BotApi,
+    hatchery: Hatchery,
+    plant: Plant,
+    module_provider: RunningFake,
 ) -> Played:
     """Each with a bot of its own."""
-    await provider.reset()
+    await module_provider.reset()
 
     async def falls(point: str | None) -> None:
-        async with bot_of_its_own(api, provider, plant, hatchery, TEMPLATE) as telegram:
+        async with bot_of_its_own(api, module_provider, plant, hatchery, TEMPLATE) as telegram:
             await _a_chat_reads_it_at_most_once(telegram, point)
 
     return await play(request, {point: partial(falls, point) for point in ENDS})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from functools import partial
 
 import aiohttp
@@ -25,7 +24,7 @@ from tests.kit.deployment.forks import Hatchery
 from tests.kit.deployment.person import Person
 from tests.kit.deployment.processes import CRASHED
 from tests.kit.deployment.telegram import SECONDS, Telegram, bot_of_its_own
-from tests.kit.fakes.bot_api import BotApi, running_bot_api
+from tests.kit.fakes.bot_api import BotApi
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.operator_driver import drive_operator
 
@@ -114,21 +113,19 @@ BROUGHT = {
 
 
 @pytest.fixture(scope="module")
-async def api() -> AsyncIterator[BotApi]:
-    async with running_bot_api() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 async def brought(
-    request: pytest.FixtureRequest, api: BotApi, hatchery: Hatchery, plant: Plant, provider: RunningFake
+    request: pytest.FixtureRequest,
+    api: BotApi,
+    hatchery: Hatchery,
+    plant: Plant,
+    module_provider: RunningFake,
 ) -> Played:
     """Each with a bot of its own."""
-    await provider.reset()
-    await Telegram.answers_of(provider, {"morning": {"text": "Hello."}, "Back": {"text": "Yes."}})
+    await module_provider.reset()
+    await Telegram.answers_of(module_provider, {"morning": {"text": "Hello."}, "Back": {"text": "Yes."}})
 
     async def falls(point: str) -> None:
-        async with bot_of_its_own(api, provider, plant, hatchery, TEMPLATE) as telegram:
+        async with bot_of_its_own(api, module_provider, plant, hatchery, TEMPLATE) as telegram:
             await _brings_words_and_falls(telegram, point)
 
     return await play(request, {point: partial(falls, point) for point in BROUGHT})

@@ -35,42 +35,46 @@ PENDING = 50
 
 @pytest.mark.row("F29")
 async def test_connections_to_a_server_that_only_reads_are_let_go_of(
-    house: House, recovery: Recovery
+    shared_house: House, recovery: Recovery
 ) -> None:
     """As after a failover: those who came to the standby are not told when another server is the primary."""
-    name = house.case.database
-    async with house.person("reads") as person:
+    name = shared_house.case.database
+    async with shared_house.person("reads") as person:
         await person.ask("Are you there?")
-        await house.case.run(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
-        await house.case.run(
+        await shared_house.case.run(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+        await shared_house.case.run(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'evertalk'"
             " AND datname = current_database()"
         )
         try:
             await told(person, "Said to a standby.")
         finally:
-            await house.case.plant.admin(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+            await shared_house.case.plant.admin(
+                f'ALTER DATABASE "{name}" RESET default_transaction_read_only'
+            )
         since = time.monotonic()
         await person.answered()
         recovery.note("answered after Postgres only read", since)
-        await house.case.promises_hold(person)
+        await shared_house.case.promises_hold(person)
 
 
 @pytest.mark.row("F32")
-async def test_a_thousand_callers_who_hang_up_leave_nothing_behind(house: House) -> None:
-    async with house.person("stays") as person:
+async def test_a_thousand_callers_who_hang_up_leave_nothing_behind(shared_house: House) -> None:
+    async with shared_house.person("stays") as person:
         await person.ask("Are you there?")
-        files = _open_files(house.web)
+        files = _open_files(shared_house.web)
         gate = asyncio.Semaphore(AT_ONCE)
-        await asyncio.gather(*(_hangs_up(house.case.port, gate, number) for number in range(CANCELLED)))
+        await asyncio.gather(
+            *(_hangs_up(shared_house.case.port, gate, number) for number in range(CANCELLED))
+        )
         await person.ask("And are you still there?")
-        await house.until(_NONE_OPEN, "a transaction stays open")
-        await house.until(_FEW_CONNECTED, "connections of callers who left stay open")
+        await shared_house.until(_NONE_OPEN, "a transaction stays open")
+        await shared_house.until(_FEW_CONNECTED, "connections of callers who left stay open")
         end = time.monotonic() + PATIENCE_SECONDS
-        while _open_files(house.web) > files + CONNECTIONS:
+        while _open_files(shared_house.web) > files + CONNECTIONS:
             assert time.monotonic() < end, "sockets are never closed"
             await asyncio.sleep(0.1)
-        await house.case.promises_hold(person)
+        await shared_house.case.promises_hold(person)
 
 
 _FEW_CONNECTED = f"""
@@ -116,22 +120,22 @@ _NO_MORE = "DROP FUNCTION loses() CASCADE; DROP SEQUENCE tries"
 
 @pytest.mark.row("F33")
 @pytest.mark.parametrize("code", ["40P01", "40001"])
-async def test_statement_that_loses_a_conflict_is_retried_a_few_times(house: House, code: str) -> None:
-    async with house.person(f"rival{code}") as person:
+async def test_statement_that_loses_a_conflict_is_retried_a_few_times(shared_house: House, code: str) -> None:
+    async with shared_house.person(f"rival{code}") as person:
         await person.ask("Are you there?")
-        await house.case.run(_LOSES.format(times=3, code=code))
+        await shared_house.case.run(_LOSES.format(times=3, code=code))
         try:
             await person.ask("Said against three rivals.")
             assert person.errors == []
         finally:
-            await house.case.run(_NO_MORE)
-        await house.case.run(_LOSES.format(times=100_000, code=code))
+            await shared_house.case.run(_NO_MORE)
+        await shared_house.case.run(_LOSES.format(times=100_000, code=code))
         try:
             await told(person, "Said against too many.")
         finally:
-            await house.case.run(_NO_MORE)
+            await shared_house.case.run(_NO_MORE)
         await person.answered()
-        await house.case.promises_hold(person)
+        await shared_house.case.promises_hold(person)
 
 
 # -- Redis ------------------------------------------------------------------------------------------------
@@ -167,21 +171,21 @@ async def all_done(house: House, keys: list[str]) -> None:
 
 @pytest.mark.row("F34")
 async def test_fifty_pending_jobs_outlive_a_redis_that_is_killed_and_empty(
-    house: House, plant: Plant, recovery: Recovery
+    shared_house: House, plant: Plant, recovery: Recovery
 ) -> None:
-    people = [house.person(f"fifty{number}") for number in range(5)]
+    people = [shared_house.person(f"fifty{number}") for number in range(5)]
     for person in people:
         await person.__aenter__()
     try:
         await asyncio.gather(*(person.ask("Good day.") for person in people))
-        async with jobs(house, people, PENDING) as keys:
-            await _rung(house, keys)
+        async with jobs(shared_house, people, PENDING) as keys:
+            await _rung(shared_house, keys)
             await plant.kill_redis(emptied=True)
             await plant.start_redis()
         since = time.monotonic()
-        await all_done(house, keys)
+        await all_done(shared_house, keys)
         recovery.note(f"{PENDING} jobs done after Redis was killed", since)
-        await house.case.promises_hold(*people)
+        await shared_house.case.promises_hold(*people)
     finally:
         for person in people:
             await person.__aexit__()
@@ -202,48 +206,52 @@ async def _rung(house: House, keys: list[str]) -> None:
 
 
 @pytest.mark.row("F36")
-async def test_people_talk_on_and_jobs_are_done_while_redis_is_frozen(house: House, plant: Plant) -> None:
+async def test_people_talk_on_and_jobs_are_done_while_redis_is_frozen(
+    shared_house: House, plant: Plant
+) -> None:
     """It takes connections and says nothing: every wait for it has an end."""
     valkey = plant.servers.valkey
     assert valkey is not None
     assert valkey.process is not None
-    async with house.person("frozen") as person:
+    async with shared_house.person("frozen") as person:
         await person.ask("Good day.")
         valkey.process.send_signal(signal.SIGSTOP)
         try:
             until = time.monotonic() + lasting(3.0, 20.0)
             await person.ask("Is it cold?")
-            async with jobs(house, [person], 3) as keys:
+            async with jobs(shared_house, [person], 3) as keys:
                 pass
             while time.monotonic() < until:
                 await person.ask("And now?")
                 await asyncio.sleep(0.5)
         finally:
             valkey.process.send_signal(signal.SIGCONT)
-        await all_done(house, keys)
-        await house.case.promises_hold(person)
+        await all_done(shared_house, keys)
+        await shared_house.case.promises_hold(person)
 
 
 @pytest.mark.row("F37")
-async def test_people_talk_on_and_jobs_are_done_while_redis_is_full(house: House) -> None:
-    async with house.person("full") as person, house.case.queue() as redis:
+async def test_people_talk_on_and_jobs_are_done_while_redis_is_full(shared_house: House) -> None:
+    async with shared_house.person("full") as person, shared_house.case.queue() as redis:
         await person.ask("Good day.")
-        silent = logged([house.worker], "job_announcement_failed")
+        silent = logged([shared_house.worker], "job_announcement_failed")
         await redis.config_set("maxmemory-policy", "noeviction")
         await redis.config_set("maxmemory", "1")
         try:
-            async with jobs(house, [person], 3) as keys:
+            async with jobs(shared_house, [person], 3) as keys:
                 pass
             await person.ask("Is there room for me?")
-            await all_done(house, keys)
-            await house.until(_RINGS_COUNTED, "nobody counted what Redis did not take")
-            async with jobs(house, [person], 3, name="waited") as waited:
+            await all_done(shared_house, keys)
+            await shared_house.until(_RINGS_COUNTED, "nobody counted what Redis did not take")
+            async with jobs(shared_house, [person], 3, name="waited") as waited:
                 pass
         finally:
             await redis.config_set("maxmemory", "0")
-        await all_done(house, waited)
-        assert logged([house.worker], "job_announcement_failed") > silent, "nobody said that Redis was full"
-        await house.case.promises_hold(person)
+        await all_done(shared_house, waited)
+        assert logged([shared_house.worker], "job_announcement_failed") > silent, (
+            "nobody said that Redis was full"
+        )
+        await shared_house.case.promises_hold(person)
 
 
 _RINGS_COUNTED = """
@@ -254,21 +262,21 @@ SELECT EXISTS (SELECT FROM workers
 
 
 @pytest.mark.row("F39")
-async def test_whatever_arq_is_made_to_lose_every_job_is_done(house: House) -> None:
+async def test_whatever_arq_is_made_to_lose_every_job_is_done(shared_house: House) -> None:
     """An id that is done, a function that nobody has, a job that expired, and bytes of nobody."""
-    async with house.person("arq") as person, house.case.queue() as queue:
+    async with shared_house.person("arq") as person, shared_house.case.queue() as queue:
         await person.ask("Good day.")
-        async with jobs(house, [person], 4) as keys:
-            ids = [await house.case.value("SELECT id FROM jobs WHERE key = $1", key) for key in keys]
+        async with jobs(shared_house, [person], 4) as keys:
+            ids = [await shared_house.case.value("SELECT id FROM jobs WHERE key = $1", key) for key in keys]
             await queue.set(f"arq:result:{ids[0]}:0", b"{}", ex=3600)
             assert await queue.enqueue_job(FUNCTIONS["flush"], ids[0], _job_id=f"{ids[0]}:0") is None
             await queue.enqueue_job("unheard_of", ids[1], _job_id=f"{ids[1]}:0")
             await queue.enqueue_job(FUNCTIONS["flush"], ids[2], _job_id=f"{ids[2]}:0", _expires=0.01)
             await queue.set(f"arq:job:{ids[3]}:0", b"\x80\x04nonsense", ex=3600)
             await queue.zadd(QUEUE, {f"{ids[3]}:0": 1})
-        await all_done(house, keys)
+        await all_done(shared_house, keys)
         await person.ask("And now?")
-        await house.case.promises_hold(person)
+        await shared_house.case.promises_hold(person)
 
 
 _FAILS = """
@@ -279,28 +287,28 @@ CREATE TRIGGER fails BEFORE INSERT OR UPDATE ON compactions FOR EACH ROW EXECUTE
 
 
 @pytest.mark.row("F39")
-async def test_job_that_always_fails_is_ended_and_the_person_notified(house: House) -> None:
-    async with house.person("fails") as person:
+async def test_job_that_always_fails_is_ended_and_the_person_notified(shared_house: House) -> None:
+    async with shared_house.person("fails") as person:
         for number in range(7):
             await person.ask(f"Number {number}: we met in Lisbon. {'We walked along the river. ' * 20}")
-        await house.case.run(_FAILS)
+        await shared_house.case.run(_FAILS)
         try:
             asked = await person.command("compact", "--force")
-            hurrying = asyncio.create_task(_hurry(house.case))
+            hurrying = asyncio.create_task(_hurry(shared_house.case))
             try:
                 await person.until(lambda: asked in person.commands, "the end of the job")
             finally:
                 hurrying.cancel()
                 await asyncio.wait([hurrying])
         finally:
-            await house.case.run("DROP FUNCTION fails() CASCADE")
+            await shared_house.case.run("DROP FUNCTION fails() CASCADE")
         assert not person.commands[asked]["success"], person.commands[asked]
         failed: list[Any] = [
-            await house.case.value("SELECT state FROM jobs WHERE kind = 'compact' ORDER BY id DESC")
+            await shared_house.case.value("SELECT state FROM jobs WHERE kind = 'compact' ORDER BY id DESC")
         ]
         assert failed == ["dead"]
         await person.ask("And do you still answer?")
-        await house.case.promises_hold(person)
+        await shared_house.case.promises_hold(person)
 
 
 _RAISES = """
@@ -314,25 +322,27 @@ CREATE TRIGGER raises BEFORE UPDATE ON jobs FOR EACH ROW
 @pytest.mark.row("F39")
 @pytest.mark.parametrize(("times", "state", "tried"), [(1, "done", 2), (1_000, "dead", FAULTS_AT_MOST)])
 async def test_a_job_that_raises_is_run_again_a_bounded_number_of_times(
-    house: House, times: int, state: str, tried: int
+    shared_house: House, times: int, state: str, tried: int
 ) -> None:
-    async with house.person(f"raises{times}") as person:
+    async with shared_house.person(f"raises{times}") as person:
         await person.ask("Good day.")
-        await house.case.run(_RAISES.format(times=times))
-        hurrying = asyncio.create_task(_hurry(house.case))
+        await shared_house.case.run(_RAISES.format(times=times))
+        hurrying = asyncio.create_task(_hurry(shared_house.case))
         try:
-            async with jobs(house, [person], 1) as keys:
+            async with jobs(shared_house, [person], 1) as keys:
                 pass
             ended = f"SELECT state IN ('done', 'dead') FROM jobs WHERE key = '{keys[0]}'"
-            await house.until(ended, "the job was tried for ever")
+            await shared_house.until(ended, "the job was tried for ever")
         finally:
             hurrying.cancel()
             await asyncio.wait([hurrying])
-            await house.case.run("DROP FUNCTION raises() CASCADE")
-        found = await house.case.rows("SELECT state, attempt, last_error FROM jobs WHERE key = $1", keys[0])
+            await shared_house.case.run("DROP FUNCTION raises() CASCADE")
+        found = await shared_house.case.rows(
+            "SELECT state, attempt, last_error FROM jobs WHERE key = $1", keys[0]
+        )
         assert [(row["state"], row["attempt"]) for row in found] == [(state, tried)]
         assert ("nobody has thought of this" in found[0]["last_error"]) == (state == "dead")
-        await house.case.promises_hold(person)
+        await shared_house.case.promises_hold(person)
 
 
 async def _hurry(case: Case) -> None:

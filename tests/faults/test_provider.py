@@ -50,10 +50,10 @@ class Provided:
 
 
 @pytest.fixture(scope="module")
-async def served(plant: Plant, provider: RunningFake) -> AsyncIterator[Provided]:
+async def served(plant: Plant, module_provider: RunningFake) -> AsyncIterator[Provided]:
     case = await plant.case(TEMPLATE)
-    async with case.web(**provided_by(provider)) as web:
-        yield Provided(case, web, provider)
+    async with case.web(**provided_by(module_provider)) as web:
+        yield Provided(case, web, module_provider)
         assert web.exits == [], web.words()
     await plant.drop(case.database)
 

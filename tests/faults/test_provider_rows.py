@@ -53,24 +53,24 @@ class Provided:
 
 
 @pytest.fixture(scope="module")
-async def served(plant: Plant, provider: RunningFake) -> AsyncIterator[Provided]:
+async def proxied_web(plant: Plant, module_provider: RunningFake) -> AsyncIterator[Provided]:
     case = await plant.case(TEMPLATE)
-    async with TcpProxy(upstream=("127.0.0.1", provider.port)) as line:
+    async with TcpProxy(upstream=("127.0.0.1", module_provider.port)) as line:
         settings = {
             "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{line.port}", "ANTHROPIC_API_KEY": "a-key-for-the-fake",
             "EVERTALK_CAP_TOTAL_PER_DAY_USD": "1000", "EVERTALK_CAP_VISITOR_PER_DAY_USD": "1000",
         }  # fmt: skip
         async with case.web(**settings) as web, case.worker(**settings) as worker:
-            yield Provided(case, web, provider, line)
+            yield Provided(case, web, module_provider, line)
             assert (web.exits, worker.exits) == ([], []), web.words() + worker.words()
     await plant.drop(case.database)
 
 
 @pytest.fixture
-async def provided(served: Provided, fake: RunningFake) -> Provided:
-    assert fake is served.provider
-    served.line.heal()
-    return served
+async def proxied(proxied_web: Provided, fake: RunningFake) -> Provided:
+    assert fake is proxied_web.provider
+    proxied_web.line.heal()
+    return proxied_web
 
 
 _NO_JOBS = "SELECT count(*) = 0 FROM jobs WHERE state = 'running' OR state = 'due' AND due_at <= now()"
@@ -85,24 +85,22 @@ async def greeted(person: Person, times: int = 2) -> None:
 
 @pytest.mark.row("F42")
 async def test_stream_cut_at_any_byte_is_restarted_without_remains(
-    provided: Provided,
+    proxied: Provided,
 ) -> None:
-    async with provided.person("bytes") as person:
+    async with proxied.person("bytes") as person:
         await greeted(person)
-        whole = await _bytes_of_an_answer(provided, person)
+        whole = await _bytes_of_an_answer(proxied, person)
         for left in sorted({1, 40, whole // 4, whole // 2, 3 * whole // 4, whole - 200, whole - 60}):
             await greeted(person)
-            await provided.misbehaves({"text": LONG})
-            provided.line.replies = _cut_after(provided.line, left)
+            await proxied.misbehaves({"text": LONG})
+            proxied.line.replies = _cut_after(proxied.line, left)
             answer = await person.ask(f"Say it, and be cut after {left} bytes.")
-            provided.line.heal()
+            proxied.line.heal()
             assert answer["role"] == "assistant"
             assert answer["text"] != LONG, f"cut after {left} of {whole} bytes and heard whole"
             assert "One two three" not in answer["text"]
-        assert await _stored_texts_with(provided.case, "One two three") == 1, (
-            "a part of a cut answer was kept"
-        )
-        await provided.case.promises_hold(person)
+        assert await _stored_texts_with(proxied.case, "One two three") == 1, "a part of a cut answer was kept"
+        await proxied.case.promises_hold(person)
 
 
 async def _bytes_of_an_answer(provided: Provided, person: Person) -> int:
@@ -141,16 +139,16 @@ async def _stored_texts_with(case: Case, words: str) -> int:
 
 
 @pytest.mark.row("F44")
-async def test_unknown_stream_event_is_ignored(provided: Provided) -> None:
-    async with provided.person("unheard") as person:
+async def test_unknown_stream_event_is_ignored(proxied: Provided) -> None:
+    async with proxied.person("unheard") as person:
         await greeted(person)
-        await provided.case.until(_NO_JOBS)
-        asked = len(await provided.provider.requests())
-        await provided.misbehaves({"unknown_event": 2, "text": LONG})
+        await proxied.case.until(_NO_JOBS)
+        asked = len(await proxied.provider.requests())
+        await proxied.misbehaves({"unknown_event": 2, "text": LONG})
         answer = await person.ask("What is new?")
         assert answer["text"] == LONG
-        assert len(await provided.provider.requests()) == asked + 1
-        await provided.case.promises_hold(person)
+        assert len(await proxied.provider.requests()) == asked + 1
+        await proxied.case.promises_hold(person)
 
 
 INJECTED = json.dumps(
@@ -171,9 +169,9 @@ USELESS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.row("F46")
-async def test_no_useless_summary_is_believed_and_what_is_pinned_stays(provided: Provided) -> None:
+async def test_no_useless_summary_is_believed_and_what_is_pinned_stays(proxied: Provided) -> None:
     """All at the same time, each in a conversation of its own."""
-    await asyncio.gather(*(_useless(provided, number, what) for number, what in enumerate(USELESS)))
+    await asyncio.gather(*(_useless(proxied, number, what) for number, what in enumerate(USELESS)))
 
 
 async def _useless(provided: Provided, number: int, what: str) -> None:
@@ -208,13 +206,13 @@ _rules: list[dict[str, Any]] = []
 
 
 @pytest.mark.row("F49")
-async def test_message_that_fails_three_times_is_ended_and_next_answered(provided: Provided) -> None:
+async def test_message_that_fails_three_times_is_ended_and_next_answered(proxied: Provided) -> None:
     """The provider refuses whatever contains it, and nobody knows why."""
     refusal = {"status": 400, "message": "messages.7: nobody knows what this is"}
-    async with provided.person("poison") as person:
+    async with proxied.person("poison") as person:
         await greeted(person)
-        await provided.misbehaves(refusal, times=-1, anywhere="poison")
-        hurrying = asyncio.create_task(provided.hurry())
+        await proxied.misbehaves(refusal, times=-1, anywhere="poison")
+        hurrying = asyncio.create_task(proxied.hurry())
         try:
             await person.say("This is poison.")
             await person.answered()
@@ -227,8 +225,8 @@ async def test_message_that_fails_three_times_is_ended_and_next_answered(provide
         assert end["text"]
         assert person.finals[-1]["role"] == "assistant"
         state = "SELECT state FROM turns WHERE error_code <> '' ORDER BY opened_at DESC LIMIT 1"
-        assert await provided.case.value(state) == "failed"
-        await provided.case.promises_hold()
+        assert await proxied.case.value(state) == "failed"
+        await proxied.case.promises_hold()
 
 
 NEVER = 600.0
@@ -338,84 +336,84 @@ SELECT EXISTS (SELECT FROM workers w, jsonb_array_elements(w.health -> 'provider
 
 @pytest.mark.row("F41")
 async def test_overload_opens_the_breaker_and_all_are_answered_afterwards(
-    provided: Provided, recovery: Recovery
+    proxied: Provided, recovery: Recovery
 ) -> None:
-    people = [provided.person(f"burst{number}") for number in range(6)]
+    people = [proxied.person(f"burst{number}") for number in range(6)]
     for person in people:
         await person.__aenter__()
     try:
         await asyncio.gather(*(greeted(person, 1) for person in people))
-        await provided.misbehaves({"status": 529}, times=-1)
-        hurrying = asyncio.create_task(provided.hurry())
+        await proxied.misbehaves({"status": 529}, times=-1)
+        hurrying = asyncio.create_task(proxied.hurry())
         try:
             await asyncio.gather(*(person.say("Is anybody there?") for person in people))
-            await provided.case.until(_BREAKER_OPEN)
-            asked, began = await provided.chats(), monotonic()
+            await proxied.case.until(_BREAKER_OPEN)
+            asked, began = await proxied.chats(), monotonic()
             await asyncio.sleep(lasting(3.0, 60.0))
             help_asked = await people[0].command("help")
             await people[0].until(lambda: help_asked in people[0].commands, "a command's result")
-            tried = await provided.chats() - asked
+            tried = await proxied.chats() - asked
             probes = 1 + (monotonic() - began) / PROBE_EVERY_SECONDS
             assert tried <= probes, "the provider is hammered while it is down"
-            await provided.provider.script([])
+            await proxied.provider.script([])
             await asyncio.gather(*(person.answered(within_seconds=60) for person in people))
         finally:
             hurrying.cancel()
             await asyncio.wait([hurrying])
         for person in people:
             assert sum(bool(frame.get("waiting")) for frame in person.messages) <= 1, "told once"
-        await provided.case.promises_hold(*people)
+        await proxied.case.promises_hold(*people)
     finally:
         for person in people:
             await person.__aexit__()
 
 
 @pytest.mark.row("F45")
-async def test_a_prompt_that_the_provider_finds_too_long_is_trimmed_and_answered(provided: Provided) -> None:
-    async with provided.person("too-long") as person:
+async def test_a_prompt_that_the_provider_finds_too_long_is_trimmed_and_answered(proxied: Provided) -> None:
+    async with proxied.person("too-long") as person:
         for number in range(8):
             await person.ask(f"Number {number}: we meet in Lisbon. {WALK * 6}")
-        asked = len(await provided.provider.requests())
+        asked = len(await proxied.provider.requests())
         refusal = "prompt is too long: 12500 tokens > 9000 maximum"
-        await provided.misbehaves({"status": 400, "message": refusal})
+        await proxied.misbehaves({"status": 400, "message": refusal})
         answer = await person.ask("Are you still there?")
         assert answer["role"] == "assistant"
-        chats = [r for r in (await provided.provider.requests())[asked:] if r["kind"] == "chat"]
+        chats = [r for r in (await proxied.provider.requests())[asked:] if r["kind"] == "chat"]
         assert [record["status"] for record in chats] == [400, 200]
         assert chats[1]["input_tokens"] < chats[0]["input_tokens"]
-        await provided.case.promises_hold(person)
+        await proxied.case.promises_hold(person)
 
 
 @pytest.mark.row("F45")
-async def test_single_wrong_window_refusal_narrows_no_conversation(provided: Provided) -> None:
+async def test_single_wrong_window_refusal_narrows_no_conversation(proxied: Provided) -> None:
     """Neither the conversation that met it, in its next turn, nor any other."""
-    async with provided.person("slipped") as slipped, provided.person("beside") as beside:
+    async with proxied.person("slipped") as slipped, proxied.person("beside") as beside:
         await asyncio.gather(greeted(slipped, 3), greeted(beside, 3))
-        await provided.case.until(_NO_JOBS)
-        asked = len(await provided.provider.requests())
+        await proxied.case.until(_NO_JOBS)
+        asked = len(await proxied.provider.requests())
         slip = {"status": 400, "message": "prompt is too long: 6100 tokens > 3000 maximum"}
-        await provided.misbehaves(slip, anywhere="slippery")
+        await proxied.misbehaves(slip, anywhere="slippery")
         await slipped.ask("Is it slippery?")
         await beside.ask("Are you well?")
         await slipped.ask("And now?")
-        chats = [r for r in (await provided.provider.requests())[asked:] if r["kind"] == "chat"]
+        chats = [r for r in (await proxied.provider.requests())[asked:] if r["kind"] == "chat"]
         assert [record["status"] for record in chats] == [400, 200, 200, 200]
         assert all(record["body"].get("tools") for record in chats[-2:])
         assert all(final["role"] == "assistant" for final in (*slipped.finals, *beside.finals))
-        await provided.case.promises_hold(slipped, beside)
+        await proxied.case.promises_hold(slipped, beside)
 
 
 @pytest.mark.row("F45")
-async def test_provider_that_refuses_every_size_ends_the_turn_without_loop(provided: Provided) -> None:
-    async with provided.person("too-small") as person:
+async def test_provider_that_refuses_every_size_ends_the_turn_without_loop(proxied: Provided) -> None:
+    async with proxied.person("too-small") as person:
         await greeted(person, 4)
-        await provided.case.until(_NO_JOBS)
-        asked = len(await provided.provider.requests())
-        await provided.misbehaves({"status": 413}, times=-1)
+        await proxied.case.until(_NO_JOBS)
+        asked = len(await proxied.provider.requests())
+        await proxied.misbehaves({"status": 413}, times=-1)
         await person.say("Are you still there?")
         await person.answered()
         assert person.finals[-1].get("error") == "context_budget_exceeded", person.finals[-1]
-        assert len(await provided.provider.requests()) - asked <= 4
-        await provided.provider.script([])
+        assert len(await proxied.provider.requests()) - asked <= 4
+        await proxied.provider.script([])
         await person.ask("And now?")
-        await provided.case.promises_hold()
+        await proxied.case.promises_hold()

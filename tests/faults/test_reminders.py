@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from functools import partial
 
 import pytest
@@ -16,7 +15,7 @@ from tests.kit.deployment.forks import Hatchery
 from tests.kit.deployment.person import Person
 from tests.kit.deployment.processes import CRASHED
 from tests.kit.deployment.telegram import SECONDS, Telegram, bot_of_its_own
-from tests.kit.fakes.bot_api import BotApi, running_bot_api
+from tests.kit.fakes.bot_api import BotApi
 from tests.kit.fakes.messages_api.harness import RunningFake
 
 POINTS = (*REMINDER_POINTS, "after_claim:2", "after_answer:2")
@@ -61,26 +60,22 @@ async def _told_once_on_the_web(case: Case, recovery: Recovery, point: str) -> N
 
 
 @pytest.fixture(scope="module")
-async def api() -> AsyncIterator[BotApi]:
-    async with running_bot_api() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 async def on_telegram(
     request: pytest.FixtureRequest,
     api: BotApi,
     hatchery: Hatchery,
     plant: Plant,
-    provider: RunningFake,
+    module_provider: RunningFake,
     recovery: Recovery,
 ) -> Played:
     """Each with a bot of its own."""
-    await provider.reset()
-    await Telegram.answers_of(provider, {"boat": {"text": f"Now {WORDS}."}, "morning": {"text": "Hello."}})
+    await module_provider.reset()
+    await Telegram.answers_of(
+        module_provider, {"boat": {"text": f"Now {WORDS}."}, "morning": {"text": "Hello."}}
+    )
 
     async def falls(point: str) -> None:
-        async with bot_of_its_own(api, provider, plant, hatchery, TEMPLATE) as telegram:
+        async with bot_of_its_own(api, module_provider, plant, hatchery, TEMPLATE) as telegram:
             await _told_once_on_telegram(telegram, recovery, point)
 
     return await play(request, {point: partial(falls, point) for point in POINTS})

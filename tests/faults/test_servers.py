@@ -30,24 +30,28 @@ async def summarised(people: list[Person], asked: list[str]) -> None:
 
 @pytest.mark.row("F34")
 @pytest.mark.parametrize("how", ["emptied", "killed and empty"])
-async def test_jobs_outlive_redis(house: House, plant: Plant, recovery: Recovery, how: str) -> None:
-    async with house.person("a") as one, house.person("b") as two, house.person("c") as three:
+async def test_jobs_outlive_redis(shared_house: House, plant: Plant, recovery: Recovery, how: str) -> None:
+    async with (
+        shared_house.person("a") as one,
+        shared_house.person("b") as two,
+        shared_house.person("c") as three,
+    ):
         people = [one, two, three]
         await asyncio.gather(*map(with_history, people))
-        house.worker.send(signal.SIGSTOP)
+        shared_house.worker.send(signal.SIGSTOP)
         asked = [await person.command("compact", "--force") for person in people]
-        await _jobs_are_due(house.case, PEOPLE)
+        await _jobs_are_due(shared_house.case, PEOPLE)
         if how == "emptied":
             await plant.flush_redis()
         else:
             await plant.kill_redis(emptied=True)
             await plant.start_redis()
-        house.worker.send(signal.SIGCONT)
+        shared_house.worker.send(signal.SIGCONT)
         since = time.monotonic()
         await summarised(people, asked)
         recovery.note(f"jobs done after Redis was {how}", since)
         await asyncio.gather(*(person.ask("And now?") for person in people))
-        await house.case.promises_hold(*people)
+        await shared_house.case.promises_hold(*people)
 
 
 _JOBS = "SELECT count(*) FROM jobs WHERE kind = 'compact' AND state IN ('due', 'running')"
@@ -64,27 +68,33 @@ async def _jobs_are_due(case: Case, number: int) -> None:
 
 
 @pytest.mark.row("F35")
-async def test_people_talk_on_while_redis_is_away(house: House, plant: Plant, recovery: Recovery) -> None:
-    async with house.person("d") as one, house.person("e") as two:
+async def test_people_talk_on_while_redis_is_away(
+    shared_house: House, plant: Plant, recovery: Recovery
+) -> None:
+    async with shared_house.person("d") as one, shared_house.person("e") as two:
         await plant.kill_redis(emptied=True)
         try:
             await asyncio.gather(with_history(one), two.ask("Please remember that my cat is called Miso."))
             await asyncio.sleep(lasting(0.0, 55.0))
             asked = await one.command("compact", "--force")
-            await _jobs_are_due(house.case, 1)
+            await _jobs_are_due(shared_house.case, 1)
         finally:
             await plant.start_redis()
         since = time.monotonic()
         await summarised([one], [asked])
         recovery.note("job done after Redis was away", since)
-        await house.case.promises_hold(one, two)
+        await shared_house.case.promises_hold(one, two)
 
 
 @pytest.mark.row("F27")
 async def test_postgres_falls_in_the_middle_and_comes_back(
-    house: House, plant: Plant, recovery: Recovery
+    shared_house: House, plant: Plant, recovery: Recovery
 ) -> None:
-    async with house.person("f") as one, house.person("g") as two, house.person("h") as three:
+    async with (
+        shared_house.person("f") as one,
+        shared_house.person("g") as two,
+        shared_house.person("h") as three,
+    ):
         people = [one, two, three]
         talking = [asyncio.create_task(_keeps_talking(person)) for person in people]
         await asyncio.sleep(0.6)
@@ -95,7 +105,7 @@ async def test_postgres_falls_in_the_middle_and_comes_back(
         await asyncio.gather(*talking)
         await asyncio.gather(*(person.answered() for person in people))
         recovery.note("all answered after Postgres fell", since)
-        await house.case.promises_hold(*people)
+        await shared_house.case.promises_hold(*people)
 
 
 async def _keeps_talking(person: Person) -> None:
@@ -105,8 +115,8 @@ async def _keeps_talking(person: Person) -> None:
 
 
 @pytest.mark.row("F27", "F28")
-async def test_an_outage_of_postgres_acknowledges_nothing(house: House, plant: Plant) -> None:
-    async with house.person("i") as person:
+async def test_an_outage_of_postgres_acknowledges_nothing(shared_house: House, plant: Plant) -> None:
+    async with shared_house.person("i") as person:
         await person.ask("Are you there?")
         await plant.crash_postgres()
         try:
@@ -117,15 +127,15 @@ async def test_an_outage_of_postgres_acknowledges_nothing(house: House, plant: P
             await plant.start_postgres()
         assert person.errors[-1]["advice"]
         await person.answered()
-        await house.case.promises_hold(person)
+        await shared_house.case.promises_hold(person)
 
 
 @pytest.mark.row("F30")
-async def test_a_full_disk_acknowledges_nothing_and_is_survived(house: House) -> None:
+async def test_a_full_disk_acknowledges_nothing_and_is_survived(shared_house: House) -> None:
     """The server refuses to grow a table with the code that a full disk has; reading still works."""
-    async with house.person("j") as person:
+    async with shared_house.person("j") as person:
         await person.ask("Is there room for me?")
-        await house.case.run(_FULL)
+        await shared_house.case.run(_FULL)
         try:
             await person.say("Said onto a full disk.")
             await person.until(lambda: bool(person.errors), "a word about the disk")
@@ -133,10 +143,10 @@ async def test_a_full_disk_acknowledges_nothing_and_is_survived(house: House) ->
             assert person.errors[-1]["code"] == "storage_unavailable"
             assert person.errors[-1]["advice"]
         finally:
-            await house.case.run("DROP FUNCTION no_room() CASCADE")
+            await shared_house.case.run("DROP FUNCTION no_room() CASCADE")
         await person.answered()
-        await house.case.promises_hold(person)
-    assert "No space left on device" in house.web.words()
+        await shared_house.case.promises_hold(person)
+    assert "No space left on device" in shared_house.web.words()
 
 
 _FULL = """

@@ -25,7 +25,7 @@ from tests.kit.deployment.forks import Hatchery
 from tests.kit.deployment.inner_faults import CLOCK_SHIFTS
 from tests.kit.deployment.processes import CRASHED, first_or_drawn, logged
 from tests.kit.deployment.telegram import SECONDS, Talker, Telegram
-from tests.kit.fakes.bot_api import BotApi, Screen, running_bot_api
+from tests.kit.fakes.bot_api import BotApi, Screen
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.tcp_proxy import TcpProxy
 from tests.kit.free_ports import free_port
@@ -68,12 +68,6 @@ TOLD_SECONDS = 5.0
 GONE_SECONDS = 30.0
 SECONDS_TO_END = 15.0
 """Ten are promised; the rest is for a machine that has other things to do."""
-
-
-@pytest.fixture(scope="module")
-async def api() -> AsyncIterator[BotApi]:
-    async with running_bot_api() as running:
-        yield running
 
 
 @pytest.fixture
@@ -501,21 +495,21 @@ async def verdicts(
     api: BotApi,
     hatchery: Hatchery,
     plant: Plant,
-    provider: RunningFake,
+    module_provider: RunningFake,
     recovery: Recovery,
     seed: int,
 ) -> Verdicts:
     """Each with a bot and a database of its own, some at the same time: mostly they wait for leases."""
     gate = asyncio.Semaphore(AT_ONCE)
-    await provider.reset()
-    await Telegram.answers_of(provider, ANSWERS)
+    await module_provider.reset()
+    await Telegram.answers_of(module_provider, ANSWERS)
 
     async def verdict(number: int, scene: Scene) -> BaseException | None:
         token = f"{710_000 + number}:FAKE-token-of-a-bot-that-is-to-fall_{number:05d}"
         async with gate:
             await api.add_bot(token, username=f"falling_{number}_bot")
             case = await plant.case(TEMPLATE)
-            made = Telegram(api=api, provider=provider, case=case, hatchery=hatchery, token=token)
+            made = Telegram(api=api, provider=module_provider, case=case, hatchery=hatchery, token=token)
             try:
                 async with asyncio.timeout(SCENE_SECONDS):
                     await scene(made, recovery)

@@ -9,6 +9,6 @@ from tests.seeds.scenes import House, house_on
 
 
 @pytest.fixture
-async def house(database_url: str, redis_url: str, provider: RunningFake) -> House:
+async def start(database_url: str, redis_url: str, provider: RunningFake) -> House:
     await provider.reset()
     return house_on(database_url, redis_url, provider)

@@ -290,9 +290,9 @@ def test_pictures_are_never_pruned() -> None:
 
 @seed("000", 128, 153, 269, 272, 321, 358, 359)
 async def test_pruned_session_is_answered_and_only_sent_copy_is_short(
-    house: House, provider: RunningFake
+    start: House, provider: RunningFake
 ) -> None:
-    async with house(Shelf(9_000), preset="spec008") as guest:
+    async with start(Shelf(9_000), preset="spec008") as guest:
         await guest.ask("Please remember that the boat is called Aurora Nine.")
         await read_shelf(guest, provider, "B-7")
         for number in range(12):
@@ -382,9 +382,9 @@ def test_flush_is_not_in_the_log_but_its_notes_stay(long_talk: LongTalk) -> None
 
 @seed("000", 194, 195)
 async def test_flush_text_in_place_of_silence_is_for_operators_only(
-    house: House, provider: RunningFake
+    start: House, provider: RunningFake
 ) -> None:
-    async with house(**SMALL) as guest:
+    async with start(**SMALL) as guest:
         while not await guest.one("SELECT count(*) FROM jobs WHERE kind = 'flush'"):
             await guest.ask(f"Another message. {FILLER}")
         stray = "I would rather say something."
@@ -520,9 +520,9 @@ def test_summaries_are_written_by_the_cheap_model(long_talk: LongTalk) -> None:
 
 @seed("000", 61)
 async def test_failing_summary_model_is_not_replaced_by_the_chat_model(
-    house: House, provider: RunningFake
+    start: House, provider: RunningFake
 ) -> None:
-    async with house(**SMALL) as guest:
+    async with start(**SMALL) as guest:
         for number in range(8):
             await guest.ask(f"Message {number}. {FILLER}")
         await provider.script([{"match": {"kind": "summary"}, "times": -1, "action": {"prose": True}}])
@@ -607,9 +607,9 @@ def test_early_facts_are_still_answered_after_compaction(long_talk: LongTalk) ->
 
 @seed("000", 18)
 async def test_a_request_that_is_refused_as_too_long_breaks_no_session(
-    house: House, provider: RunningFake
+    start: House, provider: RunningFake
 ) -> None:
-    async with house(**SMALL) as guest:
+    async with start(**SMALL) as guest:
         for number in range(4):
             await guest.ask(f"Message {number}. {FILLER}")
         refusal = {"status": 400, "message": "prompt is too long: 12500 tokens > 12000 maximum"}
@@ -620,9 +620,9 @@ async def test_a_request_that_is_refused_as_too_long_breaks_no_session(
 
 
 @seed("000", 254, 363)
-async def test_oversized_call_waits_for_its_summary_and_says_so(house: House, provider: RunningFake) -> None:
+async def test_oversized_call_waits_for_its_summary_and_says_so(start: House, provider: RunningFake) -> None:
     """Every channel shows this event as "Summarising earlier messages…"."""
-    async with house(**SMALL) as guest:
+    async with start(**SMALL) as guest:
         while not await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact'"):
             await guest.ask(f"One more. {FILLER}")
         async with working(guest):
@@ -657,10 +657,10 @@ def test_memory_is_saved_4000_tokens_before_a_compaction() -> None:
 
 
 @seed("000", 340)
-async def test_the_documents_own_cheap_model_can_be_chosen(house: House, provider: RunningFake) -> None:
+async def test_the_documents_own_cheap_model_can_be_chosen(start: House, provider: RunningFake) -> None:
     """Corrected: its successor is the default, as prices and models go on."""
     dated = "claude-haiku-4-5-20251001"
-    async with house(preset="spec008", summary_model=dated) as guest:
+    async with start(preset="spec008", summary_model=dated) as guest:
         for number in range(8):
             await guest.ask(f"Message {number}. {FILLER}")
         await command(guest, "compact", "--force")
@@ -690,9 +690,9 @@ def test_a_conversation_is_compacted_once_in_fifty_to_a_hundred_turns(turn_token
 
 
 @seed("000", 86, 365)
-async def test_memory_is_typed_and_searched(house: House, provider: RunningFake) -> None:
+async def test_memory_is_typed_and_searched(start: House, provider: RunningFake) -> None:
     """Corrected: out of scope there, in scope here."""
-    async with house() as guest:
+    async with start() as guest:
         note = {"text": "Anna's boat is called Aurora Nine.", "kind": "fact", "importance": 8}
         looks = {"query": "name of the boat"}
         await provider.script([
@@ -710,8 +710,8 @@ async def test_memory_is_typed_and_searched(house: House, provider: RunningFake)
 
 
 @seed("000", 88)
-async def test_a_compaction_leaves_every_other_session_alone(house: House) -> None:
-    async with house(**SMALL) as guest:
+async def test_a_compaction_leaves_every_other_session_alone(start: House) -> None:
+    async with start(**SMALL) as guest:
         other = await visit(guest.app)
         for number in range(8):
             await guest.ask(f"Message {number}. {FILLER}")
@@ -722,9 +722,9 @@ async def test_a_compaction_leaves_every_other_session_alone(house: House) -> No
 
 
 @seed("000", 89)
-async def test_people_see_how_full_the_context_is(house: House) -> None:
+async def test_people_see_how_full_the_context_is(start: House) -> None:
     """Corrected: out of scope there, in scope here."""
-    async with house(**SMALL) as guest:
+    async with start(**SMALL) as guest:
         await guest.ask(f"Hello. {FILLER}")
         gauge = await guest.app.sessions.measure_context(guest.session_id)
         assert gauge is not None
@@ -745,9 +745,9 @@ def test_every_summary_is_scored_before_it_counts(long_talk: LongTalk) -> None:
 
 @seed("000", 366)
 async def test_page_and_telegram_of_one_person_are_compacted_together(
-    house: House, provider: RunningFake
+    start: House, provider: RunningFake
 ) -> None:
-    async with house(**SMALL) as guest:
+    async with start(**SMALL) as guest:
         places, people = PostgresTelegramChats(guest.app.pool), PostgresAccountLinks(guest.app.pool)
         await places.enrol(
             7_000, username="bot", agent="default", audience="personal", access="pairing", mode="polling"
@@ -768,9 +768,9 @@ async def test_page_and_telegram_of_one_person_are_compacted_together(
 
 @seed("000", 367)
 async def test_the_assistant_saves_in_ordinary_turns_and_not_too_much(
-    house: House, provider: RunningFake
+    start: House, provider: RunningFake
 ) -> None:
-    async with house() as guest:
+    async with start() as guest:
         notes = [
             {"text": f"Fact about {what}.", "kind": "fact"} for what in ("tea", "trains", "Rome", "chess")
         ]

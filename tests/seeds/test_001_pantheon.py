@@ -58,8 +58,8 @@ BUDGET = budget_for(PANTHEON, 10_240, 128_000, 500)
 
 
 @pytest.fixture
-async def pantheon(house: House) -> AsyncIterator[Visit]:
-    async with house(**SMALL) as guest:
+async def pantheon(start: House) -> AsyncIterator[Visit]:
+    async with start(**SMALL) as guest:
         yield guest
 
 
@@ -104,10 +104,10 @@ def test_unknown_model_has_a_window_of_8192() -> None:
 
 @seed("001", 23)
 async def test_each_models_own_window_is_what_a_turn_is_held_against(
-    house: House, provider: RunningFake
+    start: House, provider: RunningFake
 ) -> None:
     await provider.set_window("claude-haiku-4-5", 200_000)
-    async with house(preset="pantheon") as guest:
+    async with start(preset="pantheon") as guest:
         await guest.ask("Hello")
         await guest.app.pool.execute("""UPDATE agents SET config = '{"model": "claude-haiku-4-5"}'""")
         await guest.ask("And now?")
@@ -117,18 +117,18 @@ async def test_each_models_own_window_is_what_a_turn_is_held_against(
 
 @seed("001", 27, 28, 29, 145)
 async def test_the_environment_says_how_long_an_answer_may_be(
-    house: House, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
+    start: House, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONTEXT_MAX_OUTPUT_TOKENS", "777")
-    async with house(preset="pantheon") as guest:
+    async with start(preset="pantheon") as guest:
         await guest.ask("Hello")
         assert (await newest(provider))["body"]["max_tokens"] == 777
 
 
 @seed("001", 30)
-async def test_answer_has_2048_tokens_by_default(house: House, provider: RunningFake) -> None:
+async def test_answer_has_2048_tokens_by_default(start: House, provider: RunningFake) -> None:
     assert load_settings().max_output is None
-    async with house(preset="pantheon") as guest:
+    async with start(preset="pantheon") as guest:
         await guest.ask("Hello")
         assert (await newest(provider))["body"]["max_tokens"] == 2_048
 
@@ -161,8 +161,8 @@ def test_filler_is_left_out_from_nine_tenths_of_the_budget_on(tokens: int, hides
 
 
 @seed("001", 24, 53)
-async def test_every_eighth_turn_since_the_last_summary_brings_another(house: House) -> None:
-    async with house(preset="pantheon") as guest:
+async def test_every_eighth_turn_since_the_last_summary_brings_another(start: House) -> None:
+    async with start(preset="pantheon") as guest:
         for number in range(16):
             await guest.ask(f"We decided that shelf {number} is painted in ochre on 14 March. {FILLER}")
             await guest.run_due_jobs()
@@ -463,9 +463,9 @@ def test_last_estimator_counts_a_quarter_of_characters_plus_a_quarter(
 
 
 @seed("001", 15, 55, 105, 106, 107, 139)
-async def test_what_fits_nowhere_is_refused_with_422_and_advice(house: House, provider: RunningFake) -> None:
+async def test_what_fits_nowhere_is_refused_with_422_and_advice(start: House, provider: RunningFake) -> None:
     """Corrected: refused only after the ladder has nothing left to make smaller."""
-    async with house(**SMALL) as guest, in_front_of(guest) as front:
+    async with start(**SMALL) as guest, in_front_of(guest) as front:
         await provider.script(REFUSED)
         path = f"/sessions/{front.session}/messages?wait=60"
         status, told = await front.call("POST", path, json={"text": "Hello?"})
@@ -574,10 +574,10 @@ def test_the_mean_prompt_of_a_turn_is_a_metric(audited: dict[str, Any]) -> None:
 
 @seed("001", 18)
 async def test_hidden_words_come_back_when_a_question_asks_for_them(
-    house: House, provider: RunningFake
+    start: House, provider: RunningFake
 ) -> None:
     """Corrected: retrieval is in scope here."""
-    async with house(context_window=9_000, max_output=1_000) as guest:
+    async with start(context_window=9_000, max_output=1_000) as guest:
         await guest.ask("The invoice number of the piano is PX-4471.")
         for number in range(9):
             await guest.ask(f"Message {number}. {FILLER}")
@@ -591,10 +591,10 @@ async def test_hidden_words_come_back_when_a_question_asks_for_them(
 
 @seed("001", 19)
 async def test_what_was_noted_in_one_session_is_known_in_the_next(
-    house: House, provider: RunningFake
+    start: House, provider: RunningFake
 ) -> None:
     """Corrected: memory belongs to the person here, whatever session it comes from."""
-    async with house() as guest:
+    async with start() as guest:
         places, people = PostgresTelegramChats(guest.app.pool), PostgresAccountLinks(guest.app.pool)
         await places.enrol(
             7_000, username="bot", agent="default", audience="personal", access="pairing", mode="polling"
@@ -613,9 +613,9 @@ async def test_what_was_noted_in_one_session_is_known_in_the_next(
 
 
 @seed("001", 20)
-async def test_the_providers_cache_holds_from_turn_to_turn(house: House, provider: RunningFake) -> None:
+async def test_the_providers_cache_holds_from_turn_to_turn(start: House, provider: RunningFake) -> None:
     """Corrected: in scope here, it is most of the bill."""
-    async with house(preset="pantheon") as guest:
+    async with start(preset="pantheon") as guest:
         for number in range(4):
             await guest.ask(f"Message {number}. {FILLER}")
         read = await guest.one("SELECT array_agg(cache_read_tokens ORDER BY id) FROM usage")

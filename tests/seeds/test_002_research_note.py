@@ -83,8 +83,8 @@ def words_like(text: str) -> str:
 
 
 @seed("002", 13, 14, 15)
-async def test_only_what_follows_a_separator_is_sent(house: House, provider: RunningFake) -> None:
-    async with house() as guest:
+async def test_only_what_follows_a_separator_is_sent(start: House, provider: RunningFake) -> None:
+    async with start() as guest:
         await guest.ask("The invoice number of the piano is PX-4471.")
         assert (await command(guest, "separator", works=False)).success
         await guest.ask("What is the number?")
@@ -94,8 +94,8 @@ async def test_only_what_follows_a_separator_is_sent(house: House, provider: Run
 
 
 @seed("002", 16)
-async def test_only_the_person_sets_a_separator(house: House) -> None:
-    async with house(context_window=9_000, max_output=1_000) as guest:
+async def test_only_the_person_sets_a_separator(start: House) -> None:
+    async with start(context_window=9_000, max_output=1_000) as guest:
         for number in range(9):
             await guest.ask(f"Message {number}. {FILLER}")
             await guest.run_due_jobs()
@@ -104,8 +104,8 @@ async def test_only_the_person_sets_a_separator(house: House) -> None:
 
 
 @seed("002", 20, 21, 22, 409)
-async def test_an_agent_may_be_sent_its_last_rounds_only(house: House, provider: RunningFake) -> None:
-    async with house() as guest:
+async def test_an_agent_may_be_sent_its_last_rounds_only(start: House, provider: RunningFake) -> None:
+    async with start() as guest:
         for number in range(4):
             await guest.ask(f"Message {number}.")
         assert len((await newest(provider))["body"]["messages"]) == 7, "nobody is limited by default"
@@ -283,9 +283,9 @@ def test_an_undo_brings_every_message_back(compressed: Compressed) -> None:
 
 
 @seed("002", 136)
-async def test_a_person_reads_summary_and_original_side_by_side(house: House) -> None:
+async def test_a_person_reads_summary_and_original_side_by_side(start: House) -> None:
     settings = {"preset": "lobechat", "context_window": 9_000, "max_output": 1_000}
-    async with house(**settings) as guest, in_front_of(guest) as front:
+    async with start(**settings) as guest, in_front_of(guest) as front:
         for number in range(4):
             await front.ask(f"We decided that shelf {number} is painted in ochre. {FILLER}")
         await command(front.guest, "compact", "--force")
@@ -330,9 +330,9 @@ def test_answers_count_what_the_provider_said() -> None:
 
 @seed("002", 68, 69, 70)
 async def test_what_people_say_is_estimated_and_answers_are_exact(
-    house: House, provider: RunningFake
+    start: House, provider: RunningFake
 ) -> None:
-    async with house(preset="lobechat") as guest:
+    async with start(preset="lobechat") as guest:
         await guest.ask(f"Hello. {FILLER}")
         tokens = {
             row["author"]: row["tokens"]
@@ -413,13 +413,13 @@ async def test_what_the_model_forgets_of_the_rules_is_kept_by_code() -> None:
 
 @seed("002", 180, 181, 182, 413)
 async def test_summaries_may_have_a_model_and_a_provider_of_their_own(
-    house: House, provider: RunningFake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: House, provider: RunningFake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SMALL_KEY", "another-key")
     entry_of = {"name": "small", "model": "claude-haiku-4-5", "base_url": provider.base_url}
     path = tmp_path / "models.json"
     path.write_text(json.dumps([{**entry_of, "key_env": "SMALL_KEY"}]))
-    async with house(preset="lobechat", models_file=str(path), summary_model="small") as guest:
+    async with start(preset="lobechat", models_file=str(path), summary_model="small") as guest:
         for number in range(4):
             await guest.ask(f"We decided that shelf {number} is painted in ochre. {FILLER}")
         await command(guest, "compact", "--force")
@@ -431,13 +431,13 @@ async def test_summaries_may_have_a_model_and_a_provider_of_their_own(
 
 @seed("002", 181)
 async def test_a_provider_of_its_own_has_a_key_of_its_own(
-    house: House, provider: RunningFake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: House, provider: RunningFake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SMALL_KEY", BAD_KEY)
     path = tmp_path / "models.json"
     small = {"name": "small", "model": "claude-haiku-4-5", "key_env": "SMALL_KEY"}
     path.write_text(json.dumps([{**small, "base_url": provider.base_url}]))
-    async with house(preset="spec008", models_file=str(path), summary_model="small") as guest:
+    async with start(preset="spec008", models_file=str(path), summary_model="small") as guest:
         for number in range(8):
             await guest.ask(f"Message {number}. {FILLER}")
         assert {record["status"] for record in await provider.requests()} == {200}
@@ -471,9 +471,9 @@ async def test_a_second_summary_takes_the_first_one_up() -> None:
 
 
 @seed("002", 189, 416)
-async def test_importance_and_topics_are_a_view_beside_the_summary(house: House) -> None:
+async def test_importance_and_topics_are_a_view_beside_the_summary(start: House) -> None:
     """Beyond the document: code finds topics and scores; the summary itself stays one piece."""
-    async with house(context_window=12_000, max_output=1_000) as guest:
+    async with start(context_window=12_000, max_output=1_000) as guest:
         for number in range(4):
             await guest.ask(f"The boat Aurora needs new sails and a mast, number {number}. {FILLER}")
         for number in range(4):
@@ -491,9 +491,9 @@ async def test_importance_and_topics_are_a_view_beside_the_summary(house: House)
 
 
 @seed("002", 203, 205)
-async def test_chatbox_sends_the_last_six_messages(house: House, provider: RunningFake) -> None:
+async def test_chatbox_sends_the_last_six_messages(start: House, provider: RunningFake) -> None:
     """From a person's message on: the sixth would be an answer without its question."""
-    async with house(preset="chatbox") as guest:
+    async with start(preset="chatbox") as guest:
         for number in range(6):
             await guest.ask(f"Message {number}.")
         sent = (await newest(provider))["body"]["messages"]
@@ -503,8 +503,8 @@ async def test_chatbox_sends_the_last_six_messages(house: House, provider: Runni
 
 
 @seed("002", 204)
-async def test_the_number_of_messages_is_a_setting(house: House, provider: RunningFake) -> None:
-    async with house(preset="chatbox", window_messages=3) as guest:
+async def test_the_number_of_messages_is_a_setting(start: House, provider: RunningFake) -> None:
+    async with start(preset="chatbox", window_messages=3) as guest:
         for number in range(5):
             await guest.ask(f"Message {number}.")
         sent = (await newest(provider))["body"]["messages"]
@@ -522,10 +522,10 @@ def test_chatbox_never_summarises_on_its_own() -> None:
 
 @seed("002", 210, 211)
 async def test_compact_command_archives_old_messages_as_a_summarised_thread(
-    house: House, provider: RunningFake
+    start: House, provider: RunningFake
 ) -> None:
     """Corrected: system prompt and summary, but the summary as background of the user's."""
-    async with house(preset="chatbox") as guest:
+    async with start(preset="chatbox") as guest:
         for number in range(8):
             await guest.ask(f"We decided that shelf {number} is painted in ochre. {FILLER}")
         await command(guest, "compact", "--force")
@@ -641,8 +641,8 @@ def test_claude_code_summarises_above_three_quarters_of_the_window(tokens: int, 
 
 
 @seed("002", 260, 386, 410)
-async def test_a_summary_comes_without_anybody_asking(house: House) -> None:
-    async with house(preset="claude-code", context_window=14_000, max_output=1_000) as guest:
+async def test_a_summary_comes_without_anybody_asking(start: House) -> None:
+    async with start(preset="claude-code", context_window=14_000, max_output=1_000) as guest:
         while not await guest.one("SELECT count(*) FROM compactions WHERE active"):
             await guest.ask(f"One more. {FILLER * 2}")
             await guest.run_due_jobs()
@@ -657,8 +657,8 @@ def test_the_limit_leaves_room_for_the_longest_answer() -> None:
 
 
 @seed("002", 265, 267, 357)
-async def test_a_person_says_what_a_summary_should_look_at(house: House, provider: RunningFake) -> None:
-    async with house(preset="claude-code") as guest:
+async def test_a_person_says_what_a_summary_should_look_at(start: House, provider: RunningFake) -> None:
+    async with start(preset="claude-code") as guest:
         for number in range(6):
             await guest.ask(f"Message {number} about the piano. {FILLER}")
         done = await command(guest, "compact", "the piano tuner --force")
@@ -677,9 +677,9 @@ def test_a_manual_summary_saves_half_of_a_long_conversation_at_least(turns: int)
 
 @seed("002", 271, 272, 273, 274, 399, 400, 401)
 async def test_helper_works_in_fresh_window_and_returns_only_its_result(
-    house: House, provider: RunningFake
+    start: House, provider: RunningFake
 ) -> None:
-    async with house(Shelf(3_000), preset="claude-code") as guest:
+    async with start(Shelf(3_000), preset="claude-code") as guest:
         await guest.ask("The safe is behind the painting of the harbour.")
         before = len(await provider.requests())
         delegates = {"tool_use": [{"name": "delegate", "input": HELPED}]}
@@ -755,8 +755,8 @@ def test_a_trimmed_conversation_begins_with_a_person() -> None:
 
 
 @seed("002", 305, 312)
-async def test_the_system_prompt_is_always_there(house: House, provider: RunningFake) -> None:
-    async with house(preset="langmem") as guest:
+async def test_the_system_prompt_is_always_there(start: House, provider: RunningFake) -> None:
+    async with start(preset="langmem") as guest:
         for number in range(14):
             await guest.ask(f"Message {number}. {FILLER}")
         sent = (await newest(provider))["body"]
@@ -774,9 +774,9 @@ def test_messages_are_sent_whole_or_not_at_all() -> None:
 
 @seed("002", 310, 374, 375)
 async def test_a_conversation_of_any_length_is_answered_without_a_refusal(
-    house: House, provider: RunningFake
+    start: House, provider: RunningFake
 ) -> None:
-    async with house(preset="langmem") as guest:
+    async with start(preset="langmem") as guest:
         for number in range(16):
             assert await guest.ask(f"Message {number}. {FILLER}")
         assert {record["status"] for record in await provider.requests()} == {200}
@@ -817,10 +817,10 @@ async def test_a_running_summary_takes_128_tokens_at_most() -> None:
 
 @seed("002", 329, 330, 333, 334, 336, 388)
 async def test_running_summary_is_made_after_answer_and_shown_next_turn(
-    house: House, provider: RunningFake
+    start: House, provider: RunningFake
 ) -> None:
     """Corrected: shown in the first user message instead of a system message."""
-    async with house(preset="langmem") as guest:
+    async with start(preset="langmem") as guest:
         while not await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact'"):
             await guest.ask(f"The invoice number of the piano is PX-4471. {FILLER}")
         assert await requests(provider, "summary") == [], "the answer did not wait for it"
@@ -836,8 +836,8 @@ async def test_running_summary_is_made_after_answer_and_shown_next_turn(
 
 
 @seed("002", 322)
-async def test_the_running_summary_has_a_model_of_its_own(house: House, provider: RunningFake) -> None:
-    async with house(preset="langmem", summary_model="claude-haiku-4-5") as guest:
+async def test_the_running_summary_has_a_model_of_its_own(start: House, provider: RunningFake) -> None:
+    async with start(preset="langmem", summary_model="claude-haiku-4-5") as guest:
         while not await guest.one("SELECT count(*) FROM jobs WHERE kind = 'compact'"):
             await guest.ask(f"Another message. {FILLER}")
         await guest.run_due_jobs()
@@ -874,9 +874,9 @@ def test_the_last_two_messages_stay_beside_the_summary() -> None:
     "text", ["Plain English words, as people say them.", "Привет, как дела?", "def f(x): return x ** 2"]
 )
 async def test_tokens_are_counted_before_a_call_as_the_model_counts(
-    house: House, provider: RunningFake, text: str
+    start: House, provider: RunningFake, text: str
 ) -> None:
-    async with house() as guest:
+    async with start() as guest:
         for _ in range(3):
             await guest.ask(text * 20)
         row = await guest.app.pool.fetchrow("SELECT * FROM turn_context_audit ORDER BY id DESC LIMIT 1")
@@ -885,8 +885,8 @@ async def test_tokens_are_counted_before_a_call_as_the_model_counts(
 
 
 @seed("002", 380, 408)
-async def test_every_turn_logs_its_tokens_and_no_words(house: House) -> None:
-    async with house() as guest:
+async def test_every_turn_logs_its_tokens_and_no_words(start: House) -> None:
+    async with start() as guest:
         with structlog.testing.capture_logs() as told:
             await guest.ask("The word is Zanzibar.")
         (event,) = [one for one in told if one["event"] == "turn_tokens"]
@@ -896,8 +896,8 @@ async def test_every_turn_logs_its_tokens_and_no_words(house: House) -> None:
 
 
 @seed("002", 381, 415)
-async def test_page_gets_the_token_count_after_every_answer(house: House) -> None:
-    async with house() as guest, in_front_of(guest) as front:
+async def test_page_gets_the_token_count_after_every_answer(start: House) -> None:
+    async with start() as guest, in_front_of(guest) as front:
         screen = await front.screen()
         await screen.say("Hello")
         told = await screen.until("ctx")
@@ -914,9 +914,9 @@ def test_no_preset_lets_a_request_grow_beyond_its_limit(name: str) -> None:
 
 
 @seed("002", 387, 411)
-async def test_the_export_carries_the_running_summary_as_front_matter(house: House) -> None:
+async def test_the_export_carries_the_running_summary_as_front_matter(start: House) -> None:
     """Corrected: the summary is stored in Postgres; the Markdown file of an export begins with it."""
-    async with house(preset="claude-code") as outer, in_front_of(outer) as front:
+    async with start(preset="claude-code") as outer, in_front_of(outer) as front:
         for number in range(6):
             await front.ask(f"We decided that shelf {number} is painted in ochre. {FILLER}")
         await command(front.guest, "compact", "--force")

@@ -110,10 +110,10 @@ def test_a_models_limit_comes_from_the_operators_models_file(tmp_path: Path, nam
 
 
 @seed("003", 276, 308)
-async def test_the_limit_follows_the_model_that_answers(house: House, tmp_path: Path) -> None:
+async def test_the_limit_follows_the_model_that_answers(start: House, tmp_path: Path) -> None:
     path = tmp_path / "models.json"
     path.write_text(json.dumps([{"name": "claude-haiku-4-5", "window": 64_000}]))
-    async with house(preset="arawn", models_file=str(path)) as guest:
+    async with start(preset="arawn", models_file=str(path)) as guest:
         limits = []
         for model in ("claude-sonnet-5-5", "claude-haiku-4-5"):
             await guest.app.pool.execute("UPDATE agents SET config = $1", {"model": model})
@@ -125,8 +125,8 @@ async def test_the_limit_follows_the_model_that_answers(house: House, tmp_path: 
 
 
 @seed("003", 129, 140, 339)
-async def test_the_number_moves_with_every_turn(house: House, provider: RunningFake) -> None:
-    async with house(preset="arawn") as guest:
+async def test_the_number_moves_with_every_turn(start: House, provider: RunningFake) -> None:
+    async with start(preset="arawn") as guest:
         seen = []
         for number in range(3):
             await guest.ask(f"Message {number}. {FILLER}")
@@ -139,8 +139,8 @@ async def test_the_number_moves_with_every_turn(house: House, provider: RunningF
 
 
 @seed("003", 122, 274, 312)
-async def test_each_session_is_tracked_separately(house: House) -> None:
-    async with house(preset="arawn") as guest:
+async def test_each_session_is_tracked_separately(start: House) -> None:
+    async with start(preset="arawn") as guest:
         other = await visit(guest.app)
         await guest.ask(f"Hello. {FILLER * 3}")
         await other.ask("Hello.")
@@ -151,8 +151,8 @@ async def test_each_session_is_tracked_separately(house: House) -> None:
 
 
 @seed("003", 122, 166, 274)
-async def test_a_helper_is_tracked_apart_from_the_session(house: House, provider: RunningFake) -> None:
-    async with house(Shelf(20_000), preset="arawn") as guest:
+async def test_a_helper_is_tracked_apart_from_the_session(start: House, provider: RunningFake) -> None:
+    async with start(Shelf(20_000), preset="arawn") as guest:
         await guest.ask("Hello.")
         delegates = {"tool_use": [{"name": "delegate", "input": {"task": "Read the shelf.", "context": ""}}]}
         reads = {"tool_use": [{"name": "read_shelf", "input": {"shelf": "S-1"}}]}
@@ -167,9 +167,9 @@ async def test_a_helper_is_tracked_apart_from_the_session(house: House, provider
 
 
 @seed("003", 48)
-async def test_sessions_of_different_people_share_nothing(house: House, provider: RunningFake) -> None:
+async def test_sessions_of_different_people_share_nothing(start: House, provider: RunningFake) -> None:
     """Corrected: sessions of one person share memory, see 001:19; nobody sees another person's."""
-    async with house(preset="arawn") as guest:
+    async with start(preset="arawn") as guest:
         await guest.ask("Please remember that my safe is behind the painting of the harbour.")
         other = await visit(guest.app)
         await other.ask("What do you know of me?")
@@ -199,9 +199,9 @@ def test_the_turn_that_is_being_answered_is_never_compacted() -> None:
 
 @seed("003", 47, 55)
 async def test_a_compaction_between_two_tool_rounds_shows_only_in_the_next_turn(
-    house: House, provider: RunningFake
+    start: House, provider: RunningFake
 ) -> None:
-    async with house(Shelf(1_000), **SMALL) as guest:
+    async with start(Shelf(1_000), **SMALL) as guest:
         await filled(guest, 7)
         slow = {"tool_use": [{"name": "read_shelf", "input": {"shelf": "S-1"}}], "latency": 1.0}
         await provider.script([
@@ -307,10 +307,10 @@ def test_its_row_says_what_it_came_to(session: Session) -> None:
 
 @seed("003", 353)
 async def test_the_sessions_own_model_writes_unless_an_agent_names_the_cheap_one(
-    house: House, session: Session
+    start: House, session: Session
 ) -> None:
     assert session.link["model"] == session.chat_model
-    async with house(**SMALL) as guest:
+    async with start(**SMALL) as guest:
         await guest.app.pool.execute("UPDATE agents SET config = $1", {"context": {"summariser": "cheap"}})
         await filled(guest)
         await command(guest, "compact", "--force")
@@ -318,8 +318,8 @@ async def test_the_sessions_own_model_writes_unless_an_agent_names_the_cheap_one
 
 
 @seed("003", 287, 288)
-async def test_ordinary_turns_cost_no_call_of_a_summariser(house: House, provider: RunningFake) -> None:
-    async with house(preset="arawn") as guest:
+async def test_ordinary_turns_cost_no_call_of_a_summariser(start: House, provider: RunningFake) -> None:
+    async with start(preset="arawn") as guest:
         await filled(guest, 8)
         await guest.run_due_jobs()
         assert {record["kind"] for record in await provider.requests()} == {"chat"}
@@ -329,8 +329,8 @@ async def test_ordinary_turns_cost_no_call_of_a_summariser(house: House, provide
 
 
 @pytest.fixture
-async def front(house: House) -> AsyncIterator[Front]:
-    async with house(**SMALL) as guest, in_front_of(guest) as front:
+async def front(start: House) -> AsyncIterator[Front]:
+    async with start(**SMALL) as guest, in_front_of(guest) as front:
         yield front
 
 

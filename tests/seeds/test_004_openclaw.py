@@ -224,9 +224,9 @@ def test_the_system_prompt_has_identity_and_rules_and_the_tools_are_defined(talk
 
 
 @seed("004", 17)
-async def test_clock_and_name_of_the_person_are_in_the_request(house: House, provider: RunningFake) -> None:
+async def test_clock_and_name_of_the_person_are_in_the_request(start: House, provider: RunningFake) -> None:
     """Corrected: the clock stands behind the newest words, so that the provider's cache holds."""
-    async with house(preset="openclaw") as guest:
+    async with start(preset="openclaw") as guest:
         await guest.app.pool.execute("UPDATE contacts SET display_name = 'Grace' WHERE true")
         await guest.ask("Hello")
         sent = await newest(provider)
@@ -263,8 +263,8 @@ def test_a_channel_may_be_limited_to_its_newest_turns() -> None:
 
 
 @seed("004", 204, 210)
-async def test_the_limit_is_a_setting_by_channel(house: House, provider: RunningFake) -> None:
-    async with house(preset="openclaw", history_turns="telegram=1,web=2") as guest:
+async def test_the_limit_is_a_setting_by_channel(start: House, provider: RunningFake) -> None:
+    async with start(preset="openclaw", history_turns="telegram=1,web=2") as guest:
         for number in range(5):
             await guest.ask(f"Message {number}.")
         sent = (await newest(provider))["body"]["messages"]
@@ -276,11 +276,11 @@ async def test_the_limit_is_a_setting_by_channel(house: House, provider: Running
 
 
 @pytest.fixture
-async def ada(house: House, tmp_path: Path) -> AsyncIterator[tuple[Visit, Path]]:
+async def ada_in_folder(start: House, tmp_path: Path) -> AsyncIterator[tuple[Visit, Path]]:
     """A visitor of an agent with a folder."""
     place = tmp_path / "workspaces" / "ada"
     place.mkdir(parents=True)
-    async with house(preset="openclaw", data_dir=tmp_path) as guest:
+    async with start(preset="openclaw", data_dir=tmp_path) as guest:
         agents = PostgresAgents(guest.app.pool)
         row = await agents.find("default")
         assert row is not None
@@ -295,9 +295,9 @@ async def system_of(guest: Visit, provider: RunningFake) -> str:
 
 @seed("004", 15, 95, 96, 101, 233, 253, 345, 346, 348, 356, 365)
 async def test_the_prompt_is_rebuilt_each_turn_from_the_agents_files(
-    ada: tuple[Visit, Path], provider: RunningFake
+    ada_in_folder: tuple[Visit, Path], provider: RunningFake
 ) -> None:
-    guest, place = ada
+    guest, place = ada_in_folder
     (place / "SOUL.md").write_text("I am patient and dry.")
     (place / "AGENTS.md").write_text("Answer in one sentence.")
     told = await system_of(guest, provider)
@@ -313,9 +313,9 @@ async def test_the_prompt_is_rebuilt_each_turn_from_the_agents_files(
 
 @seed("004", 347)
 async def test_the_provider_is_asked_to_cache_the_system_prompt(
-    ada: tuple[Visit, Path], provider: RunningFake
+    ada_in_folder: tuple[Visit, Path], provider: RunningFake
 ) -> None:
-    guest, place = ada
+    guest, place = ada_in_folder
     (place / "SOUL.md").write_text("I am patient and dry.")
     await system_of(guest, provider)
     system = (await newest(provider))["body"]["system"]
@@ -424,8 +424,8 @@ def test_the_estimate_of_a_history_is_the_sum_of_its_messages() -> None:
 
 
 @seed("004", 232, 357)
-async def test_before_each_call_it_is_known_how_near_the_limit_is(house: House) -> None:
-    async with house(**SMALL) as guest:
+async def test_before_each_call_it_is_known_how_near_the_limit_is(start: House) -> None:
+    async with start(**SMALL) as guest:
         for number in range(3):
             await guest.ask(f"Message {number}. {FILLER}")
         rows = await guest.app.pool.fetch("SELECT * FROM turn_context_audit ORDER BY id")
@@ -456,9 +456,9 @@ def test_estimates_have_a_margin_of_a_fifth_where_a_summariser_must_fit() -> Non
 
 @seed("004", 106, 112, 122, 123, 182, 237)
 async def test_window_refusal_is_recognised_and_the_message_sent_again(
-    house: House, provider: RunningFake
+    start: House, provider: RunningFake
 ) -> None:
-    async with house(**SMALL) as guest:
+    async with start(**SMALL) as guest:
         for number in range(6):
             await guest.ask(f"Message {number}. {FILLER}")
         before = len(await requests(provider))
@@ -472,9 +472,9 @@ async def test_window_refusal_is_recognised_and_the_message_sent_again(
 
 
 @seed("004", 112, 125, 238, 255, 358)
-async def test_overflow_triggers_a_compaction(house: House, provider: RunningFake) -> None:
+async def test_overflow_triggers_a_compaction(start: House, provider: RunningFake) -> None:
     """Corrected: the answer does not wait for it; a digest stands in until the summary is written."""
-    async with house(**SMALL) as guest:
+    async with start(**SMALL) as guest:
         for number in range(6):
             await guest.ask(f"Message {number}. {FILLER}")
         await provider.script([{"match": {"kind": "chat"}, "times": 1, "action": TOO_LONG}])
@@ -487,8 +487,8 @@ async def test_overflow_triggers_a_compaction(house: House, provider: RunningFak
 
 
 @seed("004", 106)
-async def test_what_fits_is_answered_without_any_compaction(house: House, provider: RunningFake) -> None:
-    async with house(preset="openclaw") as guest:
+async def test_what_fits_is_answered_without_any_compaction(start: House, provider: RunningFake) -> None:
+    async with start(preset="openclaw") as guest:
         for number in range(6):
             await guest.ask(f"Message {number}. {FILLER}")
         assert await guest.one("SELECT count(*) FROM jobs") == 0
@@ -623,8 +623,8 @@ def test_goclaw_saves_memory_at_50_75_and_90_percent(tokens: int, mark: str | No
 
 
 @seed("004", 243)
-async def test_at_a_mark_the_assistant_is_asked_to_save(house: House, provider: RunningFake) -> None:
-    async with house(preset="goclaw", context_window=12_000, max_output=1_000) as guest:
+async def test_at_a_mark_the_assistant_is_asked_to_save(start: House, provider: RunningFake) -> None:
+    async with start(preset="goclaw", context_window=12_000, max_output=1_000) as guest:
         while not await guest.one("SELECT count(*) FROM jobs WHERE trigger = 'at_50'"):
             await guest.ask(f"{FACTS[1]} {FILLER}")
         await guest.run_due_jobs()
@@ -710,9 +710,9 @@ def test_a_local_model_costs_nothing(locally: Locally) -> None:
 
 
 @seed("004", 296)
-async def test_when_the_small_model_cannot_the_main_one_writes(house: House, provider: RunningFake) -> None:
+async def test_when_the_small_model_cannot_the_main_one_writes(start: House, provider: RunningFake) -> None:
     """Corrected: where no model is named, the provider's cheap one is asked first, as in every preset."""
-    async with house(preset="goclaw", context_window=12_000, max_output=1_000) as guest:
+    async with start(preset="goclaw", context_window=12_000, max_output=1_000) as guest:
         for number in range(7):
             await guest.ask(f"{FACTS[1]} Message {number}. {FILLER}")
         cheap, main = guest.app.models.summary, guest.app.models.chat

@@ -26,7 +26,7 @@ SKIP = {"body": '{"skip": true}'}
 
 
 @pytest.fixture
-async def receiver() -> AsyncIterator[HookProcess]:
+async def hook_server() -> AsyncIterator[HookProcess]:
     async with hook_process(SECRET) as running:
         yield running
 
@@ -37,9 +37,9 @@ def with_summary() -> bool:
 
 
 @pytest.fixture
-def app_options(receiver: HookProcess, with_summary: bool) -> dict[str, Any]:
+def app_options(hook_server: HookProcess, with_summary: bool) -> dict[str, Any]:
     return {
-        "context_window": 12_000, "max_output": 1_000, "compaction_hook_url": receiver.url,
+        "context_window": 12_000, "max_output": 1_000, "compaction_hook_url": hook_server.url,
         "compaction_hook_secret": SECRET, "compaction_hook_summary": with_summary,
     }  # fmt: skip
 
@@ -75,14 +75,14 @@ async def deliver(guest: Visit) -> None:
         await guest.app.pool.execute("UPDATE compaction_hooks SET due_at = now() WHERE state = 'due'")
 
 
-async def test_hook_hears_of_a_summary_before_and_after_it(app: App, receiver: HookProcess) -> None:
+async def test_hook_hears_of_a_summary_before_and_after_it(app: App, hook_server: HookProcess) -> None:
     guest = await visit(app)
     await talk_until(guest, f"SELECT ({SUMMARIES}) > 0")
-    before_end, _ = await receiver.list_told()
+    before_end, _ = await hook_server.list_told()
     assert [one["type"] for one in before_end] == ["compaction.before"], "asked before the summary is there"
     await deliver(guest)
 
-    messages, faults = await receiver.list_told()
+    messages, faults = await hook_server.list_told()
     assert faults == []
     before, after = messages
     link = await app.pool.fetchrow("SELECT * FROM compactions WHERE kind = 'summary'")
@@ -102,10 +102,10 @@ async def test_hook_hears_of_a_summary_before_and_after_it(app: App, receiver: H
 
 
 async def test_hook_puts_an_automatic_summary_off_once(
-    app: App, receiver: HookProcess, provider: RunningFake, database_url: str
+    app: App, hook_server: HookProcess, provider: RunningFake, database_url: str
 ) -> None:
     guest = await visit(app)
-    await receiver.plan(SKIP, *[SKIP] * 20)
+    await hook_server.plan(SKIP, *[SKIP] * 20)
     put_off = "SELECT count(*) > 0 FROM jobs WHERE outcome ->> 'nothing' = 'hook'"
     reached = await talk_until(guest, put_off)
     assert await guest.one(SUMMARIES) == 0
@@ -114,7 +114,7 @@ async def test_hook_puts_an_automatic_summary_off_once(
     await talk_until(guest, f"SELECT ({SUMMARIES}) > 0", first=reached + 1)
     assert "put the summary off once" not in await command(guest, "context")
     await deliver(guest)
-    messages, faults = await receiver.list_told()
+    messages, faults = await hook_server.list_told()
     assert faults == []
     told = [(one["type"].partition(".")[2], one.get("may_skip"), one.get("outcome")) for one in messages]
     assert told[0] == ("before", True, None)
@@ -130,14 +130,16 @@ async def test_hook_puts_an_automatic_summary_off_once(
     assert not found
 
 
-async def test_hook_cannot_put_off_a_summary_that_a_person_asks_for(app: App, receiver: HookProcess) -> None:
+async def test_hook_cannot_put_off_a_summary_that_a_person_asks_for(
+    app: App, hook_server: HookProcess
+) -> None:
     guest = await visit(app)
     for number in range(8):
         await say(guest, number)
-    await receiver.plan(SKIP, SKIP)
+    await hook_server.plan(SKIP, SKIP)
     await command(guest, "compact", "--force")
     assert await guest.one(SUMMARIES) == 1
-    (before, *_), _ = await receiver.list_told()
+    (before, *_), _ = await hook_server.list_told()
     assert (before["trigger"], before["may_skip"]) == ("manual", False)
 
 
@@ -152,13 +154,13 @@ async def test_hook_cannot_put_off_a_summary_that_a_person_asks_for(app: App, re
     ids=["broken", "busy", "throttled", "slow"],
 )
 async def test_summary_is_made_although_its_hook_fails(
-    app: App, receiver: HookProcess, answer: dict[str, Any]
+    app: App, hook_server: HookProcess, answer: dict[str, Any]
 ) -> None:
     guest = await visit(app)
-    await receiver.plan(answer)
+    await hook_server.plan(answer)
     await talk_until(guest, f"SELECT ({SUMMARIES}) > 0")
     await deliver(guest)
-    messages, faults = await receiver.list_told()
+    messages, faults = await hook_server.list_told()
     assert faults == [], "a repeated message has the same key and the same text"
     before = [one for one in messages if one["type"] == "compaction.before"]
     assert len(before) == 2
@@ -166,31 +168,31 @@ async def test_summary_is_made_although_its_hook_fails(
     assert await guest.one("SELECT count(*) FROM compaction_hooks WHERE state = 'sent'") == 2
 
 
-async def test_refused_hook_is_not_sent_again(app: App, receiver: HookProcess) -> None:
+async def test_refused_hook_is_not_sent_again(app: App, hook_server: HookProcess) -> None:
     guest = await visit(app)
-    await receiver.plan({"status": 302, "location": receiver.url}, {"status": 404})
+    await hook_server.plan({"status": 302, "location": hook_server.url}, {"status": 404})
     await talk_until(guest, f"SELECT ({SUMMARIES}) > 0")
     await deliver(guest)
-    messages, _ = await receiver.list_told()
+    messages, _ = await hook_server.list_told()
     assert [one["type"] for one in messages] == ["compaction.before", "compaction.after"]
     rows = await app.pool.fetch("SELECT state, error FROM compaction_hooks ORDER BY id")
     assert [tuple(row) for row in rows] == [("failed", "http_302"), ("failed", "http_404")]
 
 
 @pytest.mark.parametrize("with_summary", [True])
-async def test_hook_gets_the_summary_if_the_operator_asks_for_it(app: App, receiver: HookProcess) -> None:
+async def test_hook_gets_the_summary_if_the_operator_asks_for_it(app: App, hook_server: HookProcess) -> None:
     guest = await visit(app)
     await talk_until(guest, f"SELECT ({SUMMARIES}) > 0")
     await deliver(guest)
-    messages, _ = await receiver.list_told()
+    messages, _ = await hook_server.list_told()
     text = await guest.one("SELECT summary_text FROM compactions WHERE kind = 'summary'")
     assert [one.get("summary_text") for one in messages] == [None, text]
 
 
-async def test_job_that_is_repeated_after_a_crash_keeps_its_key(app: App, receiver: HookProcess) -> None:
+async def test_job_that_is_repeated_after_a_crash_keeps_its_key(app: App, hook_server: HookProcess) -> None:
     """The first attempt stored the message and died before it was sent."""
     guest = await visit(app)
-    await receiver.plan({"status": 500})
+    await hook_server.plan({"status": 500})
     crash, calls = app.compaction_hooks._crash_point, []
 
     class Died(Exception):
@@ -210,7 +212,7 @@ async def test_job_that_is_repeated_after_a_crash_keeps_its_key(app: App, receiv
         app.compaction_hooks._crash_point = crash
     assert await guest.one(SUMMARIES) == 1
     await deliver(guest)
-    messages, faults = await receiver.list_told()
+    messages, faults = await hook_server.list_told()
     assert faults == []
     assert len({one["id"] for one in messages if one["type"] == "compaction.before"}) == 1
     assert [one["outcome"] for one in messages if one["type"] == "compaction.after"] == ["done"]
@@ -218,15 +220,15 @@ async def test_job_that_is_repeated_after_a_crash_keeps_its_key(app: App, receiv
 
 @pytest.mark.parametrize("preset", ["lobechat"])
 async def test_message_that_waits_for_a_summary_does_not_wait_for_the_hook(
-    database_url: str, redis_url: str, provider: RunningFake, receiver: HookProcess, preset: str
+    database_url: str, redis_url: str, provider: RunningFake, hook_server: HookProcess, preset: str
 ) -> None:
     await provider.reset()
     settings = settings_for(
         database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url,
         preset=preset, context_window=12_000, max_output=1_000, cap_total_per_day_usd="1000",
-        compaction_hook_url=receiver.url, compaction_hook_secret=SECRET,
+        compaction_hook_url=hook_server.url, compaction_hook_secret=SECRET,
     )  # fmt: skip
-    await receiver.plan({"seconds": 60})
+    await hook_server.plan({"seconds": 60})
     async with running_app(settings) as app:
         guest = await visit(app)
         async with working(guest):
@@ -237,18 +239,18 @@ async def test_message_that_waits_for_a_summary_does_not_wait_for_the_hook(
         row = await app.pool.fetchrow("SELECT phase, state, attempts, skip FROM compaction_hooks")
         assert row is not None
         assert tuple(row) == ("before", "due", 0, False)
-        assert (await receiver.list_told())[0] == []
+        assert (await hook_server.list_told())[0] == []
 
 
 async def test_running_process_follows_a_hook_that_is_set_later(
-    database_url: str, redis_url: str, provider: RunningFake, receiver: HookProcess
+    database_url: str, redis_url: str, provider: RunningFake, hook_server: HookProcess
 ) -> None:
     await provider.reset()
     given: dict[str, Any] = {
         "anthropic_api_key": "test-key", "anthropic_base_url": provider.base_url, "context_window": 12_000,
         "max_output": 1_000, "cap_total_per_day_usd": "1000",
     }  # fmt: skip
-    hook = {"compaction_hook_url": receiver.url, "compaction_hook_secret": SECRET}
+    hook = {"compaction_hook_url": hook_server.url, "compaction_hook_secret": SECRET}
     async with running_app(settings_for(database_url, redis_url, **given)) as app:
         guest = await visit(app)
         for number in range(8):
@@ -260,6 +262,6 @@ async def test_running_process_follows_a_hook_that_is_set_later(
             await say(guest, number)
         await command(guest, "compact", "--force")
         await deliver(guest)
-    messages, faults = await receiver.list_told()
+    messages, faults = await hook_server.list_told()
     assert faults == []
     assert [one["type"] for one in messages] == ["compaction.before", "compaction.after"]

@@ -59,6 +59,15 @@ class Installation:
         )  # fmt: skip
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that other accounts may pass through."""
+    made = short_folder("evv-")
+    made.chmod(0o711)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
 async def lived(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Installation]:
     folder = short_folder("evo-")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import lzma
 import re
-import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -35,19 +34,10 @@ from tests.kit.app_driver import Visit, running_app, settings_for
 from tests.kit.canaries import tables_of
 from tests.kit.former_data import KEEPSAKE, NOTE, PROGRAMS, SECRET, FormerProgram
 from tests.kit.night import rest_at_night
-from tests.kit.temp_folders import short_folder
 
 each_former_program = pytest.mark.parametrize(
     "program", rest_at_night(PROGRAMS, by_day=(PROGRAMS[0], PROGRAMS[-1])), ids=lambda one: one.backup.name
 )
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    made = short_folder("evv-")
-    made.chmod(0o711)
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
 
 
 def prepare(folder: Path, program: FormerProgram) -> tuple[Settings, Path]:
@@ -102,9 +92,9 @@ async def flat_schema_of(database_url: str) -> str:
 
 @each_former_program
 async def test_backup_of_a_former_version_is_restored(
-    program: FormerProgram, folder: Path, database_url: str
+    program: FormerProgram, open_folder: Path, database_url: str
 ) -> None:
-    settings, backup = prepare(folder, program)
+    settings, backup = prepare(open_folder, program)
     said: list[str] = []
     assert await restore_embedded(settings, backup, say=said.append) == 0, said
     change = f"Schema {program.revision} of Evertalk {program.version} → {find_newest_revision()}"
@@ -115,9 +105,9 @@ async def test_backup_of_a_former_version_is_restored(
 
 @each_former_program
 async def test_upgrade_backs_up_data_of_a_former_version_first(
-    program: FormerProgram, folder: Path, database_url: str
+    program: FormerProgram, open_folder: Path, database_url: str
 ) -> None:
-    async with former_database(folder, program) as (settings, url, redis_url):
+    async with former_database(open_folder, program) as (settings, url, redis_url):
         (finding,) = await check_schema(settings, url)
         about = f"schema is at {program.revision} of Evertalk {program.version}"
         assert (finding.level, about in finding.what) == ("warn", True)
@@ -135,9 +125,9 @@ async def test_upgrade_backs_up_data_of_a_former_version_first(
 
 @each_former_program
 async def test_up_backs_up_and_upgrades_data_of_a_former_version(
-    program: FormerProgram, folder: Path, capsys: pytest.CaptureFixture[str]
+    program: FormerProgram, open_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with former_database(folder, program) as (settings, url, _):
+    async with former_database(open_folder, program) as (settings, url, _):
         await migrate_with_backup(settings, url, say=print)
         (backup,) = settings.backups.glob("*.tar")
         assert f"{program.revision} → {find_newest_revision()}" in capsys.readouterr().out
@@ -150,9 +140,9 @@ async def test_up_backs_up_and_upgrades_data_of_a_former_version(
 @pytest.mark.parametrize(
     "revision", rest_at_night(["0001", "0009", "0014", "0026", "0033"], by_day=("0001", "0033"))
 )
-async def test_upgrade_backs_up_the_first_schemas_too(revision: str, folder: Path) -> None:
+async def test_upgrade_backs_up_the_first_schemas_too(revision: str, open_folder: Path) -> None:
     """They lack tables that a backup of today reads, such as the log of erasures."""
-    data = folder / "data"
+    data = open_folder / "data"
     data.mkdir(mode=0o711)
     async with EmbeddedServers(data / "servers", wanted=EmbeddedChoice(redis=False)) as servers:
         url = servers.database_url
@@ -178,10 +168,10 @@ STOP = "Stop at Evertalk 0.2.0 first: install it, run ./evertalk upgrade, then i
 
 
 async def test_data_below_the_floor_are_refused_with_the_version_to_stop_at(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = PROGRAMS[0]
-    async with former_database(folder, program) as (settings, url, _):
+    async with former_database(open_folder, program) as (settings, url, _):
         monkeypatch.setattr(readiness, "FLOOR", "0061")
         monkeypatch.setattr(readiness, "load_releases", lambda: LATER)
         refusal = (
@@ -200,5 +190,7 @@ async def test_data_below_the_floor_are_refused_with_the_version_to_stop_at(
         assert (await read_schema_state(url)).found == "0036"
         assert not settings.backups.exists()
     with pytest.raises(BadBackup, match="upgrades from 0061 on") as unusable:
-        await restore_embedded(load_settings(data_dir=settings.data_dir), folder / "former.tar", say=silent)
+        await restore_embedded(
+            load_settings(data_dir=settings.data_dir), open_folder / "former.tar", say=silent
+        )
     assert unusable.value.advice == STOP

@@ -11,7 +11,6 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
@@ -24,7 +23,6 @@ from shared.config.settings import load_settings
 from shared.diagnostics.security_files import review_files
 from tests.acceptance.operations.conftest import ROOT
 from tests.integration.adapters.embedded.other_processes import add_one, end_process, start_elsewhere
-from tests.kit.temp_folders import short_folder
 
 OTHER = "daemon"
 """A system account that every Unix has and nothing uses."""
@@ -37,14 +35,6 @@ mount -t tmpfs none "$1" && cp -a /etc/. "$1" && mount --bind "$1" /etc && shift
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has accounts to give")
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    path = short_folder("eva-")
-    path.chmod(0o711)
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
-
-
 def owners(folder: Path) -> set[int]:
     return {path.lstat().st_uid for path in (folder, *folder.rglob("*"))}
 
@@ -52,8 +42,8 @@ def owners(folder: Path) -> set[int]:
 @as_root
 @pytest.mark.control("S44")
 @pytest.mark.parametrize("killed", [False, True])
-async def test_data_without_account_are_taken_over_completely(folder: Path, killed: bool) -> None:
-    servers = folder / "servers"
+async def test_data_without_account_are_taken_over_completely(open_folder: Path, killed: bool) -> None:
+    servers = open_folder / "servers"
     async with EmbeddedServers(servers) as former:
         assert await add_one(former) == (1, 1)
     nobody, other = pwd.getpwnam(SHARED).pw_uid, pwd.getpwnam(OTHER).pw_uid
@@ -78,8 +68,8 @@ async def test_data_without_account_are_taken_over_completely(folder: Path, kill
 
 @as_root
 @pytest.mark.control("S38", "S44")
-async def test_process_of_the_unprivileged_account_is_refused_by_postgres(folder: Path) -> None:
-    servers = folder / "servers"
+async def test_process_of_the_unprivileged_account_is_refused_by_postgres(open_folder: Path) -> None:
+    servers = open_folder / "servers"
     async with EmbeddedServers(servers, wanted=EmbeddedChoice(redis=False), durable=False) as running:
         account = find_account(servers)
         assert account.is_shared
@@ -166,8 +156,8 @@ def may_have_private_accounts() -> bool:
 
 @pytest.mark.control("S44")
 @pytest.mark.skipif(not may_have_private_accounts(), reason="needs root, useradd and mounts of one's own")
-async def test_up_makes_the_account_and_closes_the_data_to_everybody_else(folder: Path) -> None:
-    etc, data = folder / "etc", folder / "data"
+async def test_up_makes_the_account_and_closes_the_data_to_everybody_else(open_folder: Path) -> None:
+    etc, data = open_folder / "etc", open_folder / "data"
     etc.mkdir()
     accounts = Path("/etc/passwd").read_bytes()
     async with EmbeddedServers(data / "servers") as former:
@@ -195,9 +185,9 @@ async def test_up_makes_the_account_and_closes_the_data_to_everybody_else(folder
 
 
 @as_root
-def test_the_review_advises_no_rights_that_would_shut_the_servers_out(folder: Path) -> None:
+def test_the_review_advises_no_rights_that_would_shut_the_servers_out(open_folder: Path) -> None:
     """With the rights that it advises they can run; the one remark left is that `nobody` is shared."""
-    settings = load_settings(data_dir=folder / "data")
+    settings = load_settings(data_dir=open_folder / "data")
     (settings.data_dir / "servers").mkdir(parents=True)
     account = find_account(settings.data_dir / "servers", settings.servers_account)
     for mode, advice in ((0o711, []), (0o755, [f"chmod 711 {settings.data_dir}"]), (0o700, [])):

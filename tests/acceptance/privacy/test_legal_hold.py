@@ -41,7 +41,7 @@ def app_options() -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-async def first_turn(guest: Visit) -> None:
+async def held_turn(guest: Visit) -> None:
     await guest.ask(f"Please remember that my dog {HELD} is allergic to chicken.")
 
 

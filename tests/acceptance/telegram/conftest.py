@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from itertools import count
 from typing import Any
 
 import asyncpg
@@ -15,11 +16,19 @@ from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 from tests.kit.telegram.bot_process import TelegramHouse, telegram_house
 from tests.kit.telegram.deployment import Deployment, deployment
 
+_numbers = count(100)
+
 
 @pytest.fixture(scope="module")
 def bot_options() -> dict[str, Any]:
     """Settings of the bot process; for `here` also answers of the model, a worker and more bots."""
     return {}
+
+
+@pytest.fixture
+def number() -> int:
+    """A person's id that no other test has."""
+    return next(_numbers)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +60,7 @@ async def here(
 
 
 @pytest.fixture(scope="module")
-async def house(
+async def demo(
     module_database_url: str,
     module_redis_url: str,
     tmp_path_factory: pytest.TempPathFactory,

@@ -50,7 +50,7 @@ async def talk(here: Deployment, person: Person, turns: int) -> None:
 
 
 @pytest.fixture(scope="module")
-async def talked(here: Deployment) -> Person:
+async def summarised(here: Deployment) -> Person:
     """Somebody whose older messages were summarised."""
     ada = await here.person(first_name="Ada")
     await talk(here, ada, TURNS)
@@ -71,16 +71,16 @@ async def talked(here: Deployment) -> Person:
     return ada
 
 
-async def test_a_summary_is_noted_once_and_silently(here: Deployment, talked: Person) -> None:
-    screen = await talked.screen()
+async def test_a_summary_is_noted_once_and_silently(here: Deployment, summarised: Person) -> None:
+    screen = await summarised.screen()
     notes = [line for line in screen.answers if "I summarised" in line.text]
     noted = f"SELECT count(*) FROM compactions t {MINE} AND t.kind = 'summary'"
-    assert len(notes) <= await here.house.one(noted, str(talked.id))
+    assert len(notes) <= await here.house.one(noted, str(summarised.id))
     assert all(line.silent for line in notes)
     assert notes[-1].buttons == ["View", "Undo"]
     assert re.search(r"I summarised \d+ older messages", notes[-1].text)
     answered = f"SELECT count(*) FROM turns t {MINE} AND t.state = 'answered'"
-    assert screen.notifications == await here.house.one(answered, str(talked.id)), "one for each answer"
+    assert screen.notifications == await here.house.one(answered, str(summarised.id)), "one for each answer"
     assert not any("SILENT" in text or "narrative" in text for text in screen.texts)
 
 
@@ -105,18 +105,18 @@ async def test_summary_is_announced_once_and_silently_where_a_person_asks_for_it
     assert all(line.silent for line in told)
 
 
-async def test_summary_is_not_announced_in_a_chat_that_did_not_ask(talked: Person) -> None:
-    assert not any("will soon be summarised" in text for text in (await talked.screen()).texts)
+async def test_summary_is_not_announced_in_a_chat_that_did_not_ask(summarised: Person) -> None:
+    assert not any("will soon be summarised" in text for text in (await summarised.screen()).texts)
 
 
-async def test_context_tells_what_the_dashboard_tells(here: Deployment, talked: Person) -> None:
-    await talked.command("context")
-    screen = await talked.sees("Context")
+async def test_context_tells_what_the_dashboard_tells(here: Deployment, summarised: Person) -> None:
+    await summarised.command("context")
+    screen = await summarised.sees("Context")
     words = screen.answers[-1].text
     async with insights(here) as dashboard:
         public_id = await here.house.one(
             "SELECT s.public_id FROM sessions s JOIN addresses a ON a.session_id = s.id WHERE a.chat = $1",
-            str(talked.id),
+            str(summarised.id),
         )
         session = await dashboard.load_session(public_id)
     assert session is not None
@@ -129,22 +129,22 @@ async def test_context_tells_what_the_dashboard_tells(here: Deployment, talked: 
 
 
 async def test_a_summary_can_be_viewed_and_undone_and_undo_be_pressed_twice(
-    here: Deployment, talked: Person
+    here: Deployment, summarised: Person
 ) -> None:
-    await talked.tap("View")
-    await talked.sees("What I keep of our older messages")
-    note = next(line for line in reversed((await talked.screen()).answers) if "Undo" in line.buttons)
+    await summarised.tap("View")
+    await summarised.sees("What I keep of our older messages")
+    note = next(line for line in reversed((await summarised.screen()).answers) if "Undo" in line.buttons)
     data = note.raw["reply_markup"]["inline_keyboard"][0][1]["callback_data"]
     active = f"SELECT coalesce(max(t.id), 0) FROM compactions t {MINE} AND t.active AND t.kind = 'summary'"
-    before = await here.house.one(active, str(talked.id))
-    await talked.tap("Undo", message_id=note.message_id)
-    await talked.sees("The older messages are back, word for word:")
-    assert await here.house.one(active, str(talked.id)) < before
-    await talked.forge_tap(note.message_id, data)
-    screen = await talked.sees(lambda screen: len(screen.toasts) >= 3)
+    before = await here.house.one(active, str(summarised.id))
+    await summarised.tap("Undo", message_id=note.message_id)
+    await summarised.sees("The older messages are back, word for word:")
+    assert await here.house.one(active, str(summarised.id)) < before
+    await summarised.forge_tap(note.message_id, data)
+    screen = await summarised.sees(lambda screen: len(screen.toasts) >= 3)
     assert screen.toasts[-1]["text"] == "This button is out of date."
-    await talked.say("What is my dog allergic to?")
-    await talked.sees("chicken")
+    await summarised.say("What is my dog allergic to?")
+    await summarised.sees("chicken")
 
 
 async def test_the_public_sees_fewer_commands_and_no_context(here: Deployment) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import count
 from typing import Any
 
 import pytest
@@ -13,18 +12,10 @@ from tests.kit.fakes.bot_api import Person
 from tests.kit.operator_driver import drive_operator
 from tests.kit.telegram.bot_process import TelegramHouse
 
-_numbers = count(700)
-
 
 @pytest.fixture(scope="module")
 def bot_options() -> dict[str, Any]:
     return {"settings": {"EVERTALK_HANDOVER": "on"}}
-
-
-@pytest.fixture
-def number() -> int:
-    """A person's id that no other test has."""
-    return next(_numbers)
 
 
 async def talks(house: TelegramHouse, number: int) -> Person:
@@ -43,14 +34,14 @@ async def stored(house: TelegramHouse, person: Person, words: str) -> None:
 
 
 async def test_the_operator_writes_and_the_assistant_goes_on_afterwards(
-    house: TelegramHouse, number: int
+    demo: TelegramHouse, number: int
 ) -> None:
-    ada = await talks(house, number)
+    ada = await talks(demo, number)
     await ada.command("human", "my parcel is lost")
     await ada.sees("I have asked for somebody of our team")
     await ada.say("Is anybody there?")
-    await stored(house, ada, "Is anybody there")
-    async with drive_operator(house.database_url, ada.id) as operator:
+    await stored(demo, ada, "Is anybody there")
+    async with drive_operator(demo.database_url, ada.id) as operator:
         await operator.take_over()
         await operator.record_reply("It arrives *tomorrow*.", cid="r1")
         screen = await ada.sees("It arrives tomorrow.")
@@ -58,7 +49,7 @@ async def test_the_operator_writes_and_the_assistant_goes_on_afterwards(
         await operator.record_reply("At noon.", cid="r2")
         await ada.sees("At noon.")
         await ada.say("Thank you, and the invoice?")
-        await stored(house, ada, "the invoice")
+        await stored(demo, ada, "the invoice")
         await asyncio.sleep(1.5)  # long enough for an assistant that would not be silent
         assert "At noon." in (await ada.screen()).answers[-1].text
         await operator.release()
@@ -69,9 +60,9 @@ async def test_the_operator_writes_and_the_assistant_goes_on_afterwards(
     assert sum("answers here again" in text for text in texts) == 1
 
 
-async def test_a_file_of_the_operator_arrives_once(house: TelegramHouse, number: int) -> None:
-    ada = await talks(house, number)
-    async with drive_operator(house.database_url, ada.id) as operator:
+async def test_a_file_of_the_operator_arrives_once(demo: TelegramHouse, number: int) -> None:
+    ada = await talks(demo, number)
+    async with drive_operator(demo.database_url, ada.id) as operator:
         await operator.take_over()
         first = await operator.send_file("bill.txt", "You owe us nothing.", cid="f1")
         again = await operator.send_file("bill.txt", "You owe us nothing.", cid="f1")
@@ -85,9 +76,9 @@ async def test_a_file_of_the_operator_arrives_once(house: TelegramHouse, number:
     assert any("👤 Anna" in text for text in screen.texts)
 
 
-async def test_the_help_is_rated_once_by_a_button(house: TelegramHouse, number: int) -> None:
-    ada = await talks(house, number)
-    async with drive_operator(house.database_url, ada.id) as operator:
+async def test_the_help_is_rated_once_by_a_button(demo: TelegramHouse, number: int) -> None:
+    ada = await talks(demo, number)
+    async with drive_operator(demo.database_url, ada.id) as operator:
         await operator.take_over()
         await operator.record_reply("It arrives tomorrow.", cid="r1")
         await ada.sees("It arrives tomorrow.")
@@ -98,14 +89,14 @@ async def test_the_help_is_rated_once_by_a_button(house: TelegramHouse, number: 
     await ada.tap("4 ★", message_id=asked.message_id)
     await ada.sees("★★★★☆")
     rating = """SELECT h.rating FROM handovers h JOIN addresses a ON a.id = h.address_id WHERE a.chat = $1"""
-    assert await house.one(rating, str(ada.id)) == 4
+    assert await demo.one(rating, str(ada.id)) == 4
     assert (await ada.screen()).answers[-1].buttons == []
 
 
-async def test_the_chat_shows_that_the_operator_writes(house: TelegramHouse, number: int) -> None:
-    ada = await talks(house, number)
-    announcer = RedisAnnouncer(house.redis_url)
-    async with drive_operator(house.database_url, ada.id, announcer) as operator:
+async def test_the_chat_shows_that_the_operator_writes(demo: TelegramHouse, number: int) -> None:
+    ada = await talks(demo, number)
+    announcer = RedisAnnouncer(demo.redis_url)
+    async with drive_operator(demo.database_url, ada.id, announcer) as operator:
         await operator.take_over()
         assert not (await ada.screen()).is_typing
         await operator.say_typing()
@@ -116,13 +107,13 @@ async def test_the_chat_shows_that_the_operator_writes(house: TelegramHouse, num
     await announcer.close()
 
 
-async def test_handover_without_operator_is_announced_in_chat(house: TelegramHouse, number: int) -> None:
-    ada = await talks(house, number)
+async def test_handover_without_operator_is_announced_in_chat(demo: TelegramHouse, number: int) -> None:
+    ada = await talks(demo, number)
     await ada.command("human")
     await ada.sees("I have asked for somebody")
     await ada.say("Hello, humans?")
-    await stored(house, ada, "humans?")
-    await house.one(
+    await stored(demo, ada, "humans?")
+    await demo.one(
         """UPDATE handovers h SET asked_at = now() - interval '11 minutes' FROM addresses a
             WHERE a.id = h.address_id AND a.chat = $1 RETURNING h.id""",
         str(ada.id),
@@ -133,16 +124,16 @@ async def test_handover_without_operator_is_announced_in_chat(house: TelegramHou
 
 
 async def test_the_bot_that_was_away_brings_the_words_when_it_is_back(
-    house: TelegramHouse, number: int
+    demo: TelegramHouse, number: int
 ) -> None:
-    ada = await talks(house, number)
-    async with drive_operator(house.database_url, ada.id) as operator:
+    ada = await talks(demo, number)
+    async with drive_operator(demo.database_url, ada.id) as operator:
         await operator.take_over()
-        await house.bot.kill()
+        await demo.bot.kill()
         await operator.record_reply("Said while nobody sent.", cid="r1")
         await operator.record_reply("Said while nobody sent.", cid="r1")
         await operator.release()
-    await house.start()
+    await demo.start()
     await ada.sees("Said while nobody sent.")
     await ada.sees("The assistant answers here again.")
     assert sum("nobody sent" in text for text in (await ada.screen()).texts) == 1

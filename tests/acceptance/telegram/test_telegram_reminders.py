@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import count
-
-import pytest
-
 from tests.kit.fakes.bot_api import USERNAME, Person
 from tests.kit.telegram.bot_process import TelegramHouse
-
-_numbers = count(300)
-
-
-@pytest.fixture
-def number() -> int:
-    """A person's id that no other test has."""
-    return next(_numbers)
 
 
 async def remind(house: TelegramHouse, chat: int, text: str, *, minutes: int, repeat: str = "") -> None:
@@ -40,51 +28,49 @@ async def ended(house: TelegramHouse, text: str, state: str) -> None:
     await house.until("SELECT EXISTS (SELECT FROM reminders WHERE text = $1 AND state = $2)", text, state)
 
 
-async def test_it_comes_as_a_message_of_its_own_with_sound(house: TelegramHouse, number: int) -> None:
-    ada = await talks(house, number)
+async def test_it_comes_as_a_message_of_its_own_with_sound(demo: TelegramHouse, number: int) -> None:
+    ada = await talks(demo, number)
     before = await ada.screen()
-    await remind(house, ada.id, "call Anna about the boat", minutes=0)
+    await remind(demo, ada.id, "call Anna about the boat", minutes=0)
     screen = await ada.sees("call Anna about the boat")
     assert len(screen.answers) == len(before.answers) + 1
     assert screen.notifications == before.notifications + 1
-    await ended(house, "call Anna about the boat", "done")
+    await ended(demo, "call Anna about the boat", "done")
     await ada.say("Whom was I to call?")
     await ada.sees(lambda screen: len(screen.answers) == len(before.answers) + 2)
 
 
-async def test_the_list_is_a_command_and_one_of_it_can_be_cancelled(
-    house: TelegramHouse, number: int
-) -> None:
-    ada = await talks(house, number)
-    await remind(house, ada.id, "water the plants", minutes=90)
+async def test_the_list_is_a_command_and_one_of_it_can_be_cancelled(demo: TelegramHouse, number: int) -> None:
+    ada = await talks(demo, number)
+    await remind(demo, ada.id, "water the plants", minutes=90)
     await ada.command("reminders")
     await ada.sees("water the plants")
     await ada.command("reminders", "cancel 1")
     await ada.sees("Cancelled")
-    await ended(house, "water the plants", "cancelled")
+    await ended(demo, "water the plants", "cancelled")
 
 
-async def test_a_group_is_reminded_as_a_group(house: TelegramHouse, number: int) -> None:
-    ada = await house.person(number, first_name="Ada")
-    family = await house.api.group("Family", ada)
+async def test_a_group_is_reminded_as_a_group(demo: TelegramHouse, number: int) -> None:
+    ada = await demo.person(number, first_name="Ada")
+    family = await demo.api.group("Family", ada)
     await family.sees(lambda screen: len(screen.answers) == 1)
-    await house.let_in(family.id)
+    await demo.let_in(family.id)
     await family.sees("Mention me")
     await ada.say(f"@{USERNAME} hello everybody", chat=family.id)
     await family.sees("hello everybody")
-    await remind(house, family.id, "book the cabin", minutes=0)
+    await remind(demo, family.id, "book the cabin", minutes=0)
     screen = await family.sees("book the cabin")
     assert len(screen.answers) == 4, "its code when it was added, its welcome, the answer, the reminder"
-    await ended(house, "book the cabin", "done")
+    await ended(demo, "book the cabin", "done")
 
 
 async def test_closed_chat_learns_of_missed_reminder_when_open_again(
-    house: TelegramHouse, number: int
+    demo: TelegramHouse, number: int
 ) -> None:
-    ada = await talks(house, number)
+    ada = await talks(demo, number)
     await ada.block()
-    await remind(house, ada.id, "feed the cat", minutes=0)
-    await ended(house, "feed the cat", "failed")
+    await remind(demo, ada.id, "feed the cat", minutes=0)
+    await ended(demo, "feed the cat", "failed")
     await ada.unblock()
     await ada.command("reminders")
     await ada.sees("Could not be sent")
@@ -92,16 +78,16 @@ async def test_closed_chat_learns_of_missed_reminder_when_open_again(
 
 
 async def test_what_repeats_comes_again_and_is_paused_and_cancelled_by_buttons(
-    house: TelegramHouse, number: int
+    demo: TelegramHouse, number: int
 ) -> None:
-    ada = await talks(house, number)
-    await remind(house, ada.id, "water the fern", minutes=0, repeat="week/1/mon,thu/09:00")
+    ada = await talks(demo, number)
+    await remind(demo, ada.id, "water the fern", minutes=0, repeat="week/1/mon,thu/09:00")
     await ada.sees("water the fern")
-    await house.until(
+    await demo.until(
         """SELECT count(*) = 1 FROM reminders
             WHERE text = 'water the fern' AND state = 'pending' AND due_at > now()"""
     )
-    await remind(house, ada.id, "call the bank", minutes=5)
+    await remind(demo, ada.id, "call the bank", minutes=5)
     await ada.command("reminders")
     screen = await ada.sees("every Monday, Thursday: “water the fern”")
     listed = screen.answers[-1]
@@ -115,7 +101,5 @@ async def test_what_repeats_comes_again_and_is_paused_and_cancelled_by_buttons(
     await ada.tap("🗑 2", message_id=listed.message_id)
     screen = await ada.sees("Cancelled: “water the fern”")
     assert screen.answers[-1].buttons == ["🗑 1"]
-    await ended(house, "water the fern", "cancelled")
-    assert await house.one(
-        "SELECT count(*) FROM reminders WHERE text = 'call the bank' AND state = 'pending'"
-    )
+    await ended(demo, "water the fern", "cancelled")
+    assert await demo.one("SELECT count(*) FROM reminders WHERE text = 'call the bank' AND state = 'pending'")

@@ -8,9 +8,9 @@ from tests.kit.fakes.bot_api import USERNAME
 from tests.kit.telegram.bot_process import TelegramHouse
 
 
-async def test_a_result_leads_to_the_message_and_others_follow(house: TelegramHouse) -> None:
-    ada = await house.person(700, first_name="Ada")
-    bob = await house.person(701, first_name="Bob")
+async def test_a_result_leads_to_the_message_and_others_follow(demo: TelegramHouse) -> None:
+    ada = await demo.person(700, first_name="Ada")
+    bob = await demo.person(701, first_name="Bob")
     await bob.say("My walnut tree is mine alone.")
     await bob.sees("walnut")
     asked = {}
@@ -33,7 +33,7 @@ async def test_a_result_leads_to_the_message_and_others_follow(house: TelegramHo
     row = next(row for row in rows if "You: Walnut cake number 0" in row)
     await ada.tap(f"→ {row.partition('.')[0]}", message_id=listed.message_id)
     await ada.sees("⬆️")
-    sent = [call["params"] for call in await house.api.calls(chat=ada.id) if call["method"] == "sendMessage"]
+    sent = [call["params"] for call in await demo.api.calls(chat=ada.id) if call["method"] == "sendMessage"]
     assert sent[-1]["reply_parameters"]["message_id"] == asked[0].message_id
     await ada.tap("‹ Back", message_id=listed.message_id)
     await ada.sees(lambda seen: any("number 4 was good." in one.text for one in seen.answers[-2:]))
@@ -41,8 +41,8 @@ async def test_a_result_leads_to_the_message_and_others_follow(house: TelegramHo
     await ada.sees("Nothing was found for “zeppelin”.")
 
 
-async def test_why_shows_notes_and_explains_the_answer_replied_to(house: TelegramHouse) -> None:
-    ada = await house.person(705, first_name="Ada")
+async def test_why_shows_notes_and_explains_the_answer_replied_to(demo: TelegramHouse) -> None:
+    ada = await demo.person(705, first_name="Ada")
     await ada.command("remember", "My walnut tree is called Gustav.")
     await ada.sees("Gustav")
     await ada.say("Good morning.")
@@ -55,11 +55,11 @@ async def test_why_shows_notes_and_explains_the_answer_replied_to(house: Telegra
     await ada.sees("Erased for good")
 
 
-async def test_search_hides_results_of_other_chats_from_strangers(house: TelegramHouse) -> None:
-    eve = await house.person(702, first_name="Eve")
+async def test_search_hides_results_of_other_chats_from_strangers(demo: TelegramHouse) -> None:
+    eve = await demo.person(702, first_name="Eve")
     said = await eve.say("The boat is called Albatross.")
     await eve.sees("Albatross")
-    connection = await asyncpg.connect(house.database_url)
+    connection = await asyncpg.connect(demo.database_url)
     place = await connection.fetchrow("SELECT id, session_id FROM addresses WHERE chat = '702'")
     assert place is not None
     seq = await connection.fetchval(
@@ -70,10 +70,10 @@ async def test_search_hides_results_of_other_chats_from_strangers(house: Telegra
     listed = (await eve.sees("Found, newest first")).answers[-1]
     await eve.tap(listed.buttons[-1], message_id=listed.message_id)
     await eve.sees("You\n\nThe boat is called Albatross.")
-    fay = await house.person(703, first_name="Fay")
+    fay = await demo.person(703, first_name="Fay")
     await fay.say("Good morning.")
     await fay.sees("Good morning")
-    mine = await house.one("SELECT id FROM addresses WHERE chat = '703'")
+    mine = await demo.one("SELECT id FROM addresses WHERE chat = '703'")
     for forged in (
         f"v1:found:{place['id']}:{seq}:{place['session_id']}", f"v1:found:{mine}:{seq}:{place['session_id']}",
         f"v1:older:{mine}:0",
@@ -83,10 +83,10 @@ async def test_search_hides_results_of_other_chats_from_strangers(house: Telegra
     assert not any("Albatross" in text for text in (await fay.screen()).texts)
 
 
-async def test_in_a_supergroup_results_are_links(house: TelegramHouse) -> None:
-    ada = await house.person(704, first_name="Ada")
-    club = await house.api.group("Club", ada)
-    await house.let_in(club.id)
+async def test_in_a_supergroup_results_are_links(demo: TelegramHouse) -> None:
+    ada = await demo.person(704, first_name="Ada")
+    club = await demo.api.group("Club", ada)
+    await demo.let_in(club.id)
     await ada.say(f"@{USERNAME} The key lies under the heron.", chat=club.id)
     await ada.sees("heron", chat=club.id)
     await ada.command("search", "heron key", chat=club.id)

@@ -29,7 +29,7 @@ async def bot_options(module_speech: RunningSpeech) -> AsyncIterator[dict[str, A
 
 
 @pytest.fixture(autouse=True)
-async def fresh(module_speech: RunningSpeech) -> None:
+async def fresh_speech(module_speech: RunningSpeech) -> None:
     await module_speech.next()
     await module_speech.requests()
 

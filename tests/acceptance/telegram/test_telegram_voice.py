@@ -23,7 +23,7 @@ def bot_options(module_transcriptions: RunningTranscriptions) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-async def fresh(module_transcriptions: RunningTranscriptions) -> None:
+async def fresh_transcriptions(module_transcriptions: RunningTranscriptions) -> None:
     await module_transcriptions.next()
     await module_transcriptions.requests()
 

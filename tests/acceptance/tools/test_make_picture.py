@@ -80,6 +80,7 @@ async def test_a_picture_comes_with_the_answer_and_stands_in_the_ledger(
         ({"by_address": True}, "did not make one", True),
         ({"body": "{"}, "did not make one", True),
         ({"body": '{"data": [{"b64_json": "bm8gcGljdHVyZQ=="}]}'}, "is no picture", True),
+        ({"body": '{"data": [{"b64_json": "bm8*gcGljdHVyZQ=="}]}'}, "did not make one", True),
     ],
 )
 async def test_failed_picture_is_returned_to_model_and_charged_if_billed(

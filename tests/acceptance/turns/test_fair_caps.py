@@ -57,7 +57,7 @@ async def talk_until_refused(guest: Visit, *, filler: int, apart: float, provide
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def polls_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is waited for in seconds with people takes less here."""
     monkeypatch.setattr(spend_tracker, "POLL_SECONDS", 0.02)
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
@@ -15,7 +14,7 @@ import pytest
 from tests.bench.rest import rss_mib
 from tests.kit.deployment.person import Person
 from tests.kit.fakes.bot_api import TOKEN, running_bot_api
-from tests.kit.fakes.messages_api.harness import RunningFake, running_fake
+from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.free_ports import free_port
 from tests.kit.telegram.bot_process import ROOT, Program
 
@@ -43,13 +42,9 @@ asyncio.run(main())
 
 
 @pytest.fixture
-async def provider() -> AsyncIterator[RunningFake]:
-    async with running_fake() as running:
-        yield running
-
-
-@pytest.fixture
-def environment(database_url: str, redis_url: str, provider: RunningFake, tmp_path: Path) -> dict[str, str]:
+def answer_environment(
+    database_url: str, redis_url: str, fake: RunningFake, tmp_path: Path
+) -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"],
         "DATABASE_URL": database_url,
@@ -57,7 +52,7 @@ def environment(database_url: str, redis_url: str, provider: RunningFake, tmp_pa
         "EVERTALK_DATA_DIR": str(tmp_path),
         "EVERTALK_SECRET_KEY": "for-a-first-answer-and-nothing-else-at-all",
         "EVERTALK_LOG_FORMAT": "json",
-        "ANTHROPIC_BASE_URL": provider.base_url,
+        "ANTHROPIC_BASE_URL": fake.base_url,
         "ANTHROPIC_API_KEY": "a-key-for-the-fake",
     }
 
@@ -80,8 +75,8 @@ async def wait_until_ready(port: int) -> None:
 @pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="the system does not tell what a process used"
 )
-async def test_worker_loads_provider_client_before_its_first_job(environment: dict[str, str]) -> None:
-    worker = Program("worker", environment)
+async def test_worker_loads_provider_client_before_its_first_job(answer_environment: dict[str, str]) -> None:
+    worker = Program("worker", answer_environment)
     await worker.start()
     try:
         await worker.said("worker_warmed_up")
@@ -94,10 +89,12 @@ async def test_worker_loads_provider_client_before_its_first_job(environment: di
 @pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="the system does not tell what a process used"
 )
-async def test_web_process_is_ready_when_provider_client_is_loaded(environment: dict[str, str]) -> None:
+async def test_web_process_is_ready_when_provider_client_is_loaded(
+    answer_environment: dict[str, str],
+) -> None:
     """The first visitor of a ready process waits for no import."""
     port = free_port()
-    web = Program("web", {**environment, "EVERTALK_HTTP_PORT": str(port)})
+    web = Program("web", {**answer_environment, "EVERTALK_HTTP_PORT": str(port)})
     await web.start()
     try:
         await web.said("web_ready")
@@ -114,10 +111,10 @@ async def test_web_process_is_ready_when_provider_client_is_loaded(environment: 
         await web.terminate()
 
 
-async def test_first_answer_of_ready_web_process_imports_nothing(environment: dict[str, str]) -> None:
+async def test_first_answer_of_ready_web_process_imports_nothing(answer_environment: dict[str, str]) -> None:
     port = free_port()
     told = {"EVERTALK_HTTP_PORT": str(port), "PYTHONPROFILEIMPORTTIME": "1"}
-    web = Program("web", {**environment, **told})
+    web = Program("web", {**answer_environment, **told})
     await web.start()
     try:
         await web.said("web_warmed_up")
@@ -136,7 +133,7 @@ async def test_first_answer_of_ready_web_process_imports_nothing(environment: di
     not Path("/proc/self/stat").exists(), reason="the system does not tell what a process used"
 )
 async def test_warm_bot_spends_equal_cpu_on_first_and_second_answer(
-    environment: dict[str, str],
+    answer_environment: dict[str, str],
 ) -> None:
     async with running_bot_api() as api:
         telegram = {
@@ -144,7 +141,7 @@ async def test_warm_bot_spends_equal_cpu_on_first_and_second_answer(
             "EVERTALK_TELEGRAM_API_URL": api.base_url,
             "EVERTALK_TELEGRAM_ACCESS": "open",
         }
-        bot = Program("bot", {**environment, **telegram})
+        bot = Program("bot", {**answer_environment, **telegram})
         await bot.start()
         try:
             await bot.said("bots_warmed_up")

@@ -18,19 +18,10 @@ from shared.core.session.turns import Inbound, JobOrder
 from shared.core.values.messages import Image
 from tests.acceptance.turns.pictures import PICTURE
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
-from tests.kit.fakes.messages_api import running_fake
 from tests.kit.fakes.messages_api.harness import RunningFake
 
 LOOK = "Describe this picture in one sentence"
 SEEN = "A receipt of the bakery Kaffebønna over 84 kroner."
-
-
-@pytest.fixture(scope="module")
-def provider() -> Any:
-    fake = running_fake()
-    fake.start()
-    yield fake
-    fake.close()
 
 
 def slowly(seconds: float) -> dict[str, Any]:

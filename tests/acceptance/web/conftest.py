@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 from urllib.parse import quote
 
 import asyncpg
@@ -14,21 +14,12 @@ from aiohttp import ClientSession, web
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.bootstrap.app import App, open_app
 from tests.kit.app_driver import settings_for
-from tests.kit.fakes.messages_api import running_fake
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.web.fixtures import Frame, Screen, hello
 from tests.kit.web.http_client import browsing
 from web.app import build_web_process
 from web.ports import ModelInfo
 from web.server.http_server import Listener
-
-
-@pytest.fixture(scope="module")
-def provider() -> Any:
-    fake = running_fake()
-    fake.start()
-    yield fake
-    fake.close()
 
 
 @dataclass(kw_only=True)
@@ -67,10 +58,9 @@ class Visitor:
 
 
 @pytest.fixture
-async def visitor(database_url: str, redis_url: str, provider: RunningFake) -> AsyncIterator[Visitor]:
-    await provider.reset()
+async def web_guest(database_url: str, redis_url: str, fake: RunningFake) -> AsyncIterator[Visitor]:
     settings = settings_for(
-        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=provider.base_url
+        database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=fake.base_url
     )
     app = await open_app(settings, role="web")
     process = build_web_process(app, model=ModelInfo(name=app.models.chat, offline=False))

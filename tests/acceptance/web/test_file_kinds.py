@@ -13,10 +13,10 @@ GROUPS = tuple(FILES[at : at + 5] for at in range(0, len(FILES), 5))
 
 @pytest.mark.parametrize("files", GROUPS, ids=lambda files: files[0].name)
 async def test_request_holds_uploaded_files_of_each_kind(
-    visitor: Visitor, provider: RunningFake, files: tuple[FileOfKind, ...]
+    web_guest: Visitor, fake: RunningFake, files: tuple[FileOfKind, ...]
 ) -> None:
-    sent = [await visitor.upload(one.name, one.content) for one in files]
-    await visitor.ask("What is this?", *sent, cid="c1")
-    request = (await provider.requests())[0]
+    sent = [await web_guest.upload(one.name, one.content) for one in files]
+    await web_guest.ask("What is this?", *sent, cid="c1")
+    request = (await fake.requests())[0]
     check_request(request["body"]["messages"][-1]["content"], files)
-    await promises_hold(visitor.app)
+    await promises_hold(web_guest.app)

@@ -37,7 +37,7 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-async def place(
+async def rest_place(
     module_database_url: str, module_redis_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Place]:
     answers, folder = {"along the river": {"text": "I see."}}, tmp_path_factory.mktemp("clients")
@@ -66,20 +66,22 @@ def check_journey(output: str) -> None:
     assert "Number 5." in told["exported"]
 
 
-async def test_generated_python_client_talks_compacts_and_exports(place: Place, tmp_path: Path) -> None:
+async def test_generated_python_client_talks_compacts_and_exports(rest_place: Place, tmp_path: Path) -> None:
     packages = await asyncio.to_thread(clients.make_python_client, tmp_path)
     script = str(Path(clients.__file__).with_name("journey.py"))
     check_journey(
         await asyncio.to_thread(
-            clients.run, sys.executable, script, place.url, place.token, PYTHONPATH=str(packages)
+            clients.run, sys.executable, script, rest_place.url, rest_place.token, PYTHONPATH=str(packages)
         )
     )
 
 
 @pytest.mark.skipif(not clients.has_typescript(), reason="npm ci installs the generator")
-async def test_generated_typescript_client_talks_compacts_and_exports(place: Place, tmp_path: Path) -> None:
+async def test_generated_typescript_client_talks_compacts_and_exports(
+    rest_place: Place, tmp_path: Path
+) -> None:
     packed = await asyncio.to_thread(clients.make_typescript_client, tmp_path)
-    check_journey(await asyncio.to_thread(clients.run, "node", str(packed), place.url, place.token))
+    check_journey(await asyncio.to_thread(clients.run, "node", str(packed), rest_place.url, rest_place.token))
 
 
 def test_generator_fails_on_a_description_that_it_cannot_read(

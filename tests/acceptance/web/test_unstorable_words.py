@@ -14,30 +14,30 @@ SHOWN = WORDS.replace("\x00", "\ufffd").replace("\ud83d", "\ufffd")
 
 
 async def test_an_answer_with_nul_amid_its_pieces_is_shown_and_kept(
-    visitor: Visitor, provider: RunningFake
+    web_guest: Visitor, fake: RunningFake
 ) -> None:
-    await provider.script([{"match": {"kind": "chat"}, "times": 1, "action": {"text": WORDS}}])
-    await visitor.ask("Read me the file", cid="c1")
-    pieces = [frame["text"] for frame in visitor.screen.frames if frame["t"] == "delta"]
+    await fake.script([{"match": {"kind": "chat"}, "times": 1, "action": {"text": WORDS}}])
+    await web_guest.ask("Read me the file", cid="c1")
+    pieces = [frame["text"] for frame in web_guest.screen.frames if frame["t"] == "delta"]
     # A finished answer comes whole without waiting for its last pieces.
     assert pieces
     assert SHOWN.startswith("".join(pieces))
-    await _stands(visitor)
+    await _stands(web_guest)
 
 
 async def test_a_tool_that_is_called_with_nul_runs_and_the_answer_comes(
-    visitor: Visitor, provider: RunningFake
+    web_guest: Visitor, fake: RunningFake
 ) -> None:
     call = {"name": "save_memory", "input": {"text": "Miso is a cat\x00 and\ud83d purrs", "kind": "fact"}}
-    await provider.script(
+    await fake.script(
         [
             {"match": {"kind": "chat"}, "times": 1, "action": {"tool_use": [call]}},
             {"match": {"kind": "chat"}, "times": 1, "action": {"text": WORDS}},
         ]
     )
-    await visitor.ask("Please remember that Miso is a cat", cid="c1")
-    assert await visitor.app.pool.fetchval("SELECT array_agg(status) FROM turn_steps") == ["done"]
-    await _stands(visitor)
+    await web_guest.ask("Please remember that Miso is a cat", cid="c1")
+    assert await web_guest.app.pool.fetchval("SELECT array_agg(status) FROM turn_steps") == ["done"]
+    await _stands(web_guest)
 
 
 async def _stands(visitor: Visitor) -> None:

@@ -7,13 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, BrowserContext
+from aiohttp import web
+from playwright.async_api import Browser, BrowserContext, Page
 
+from shared.adapters.postgres.db.pool import open_pool
 from shared.config.settings import load_settings
 from tests.browser.dashboard.house import House, open_house
-from tests.browser.dashboard.place import Place
+from tests.browser.dashboard.people_dashboard import Parts, PeopleDashboard
+from tests.browser.dashboard.place import Place, Seen, Stored, log_in
 from tests.browser.kept import EMPTY, GENUINE
 from tests.browser.patience import WAIT_MS
+from tests.kit.dashboard.fixtures import NobodyListens, Pool, RunCommands
+from tests.kit.dashboard.people_seed import people
+from tests.kit.dashboard.serve import served
 
 
 @pytest.fixture
@@ -49,6 +55,83 @@ async def house(
     async with open_house(settings, house_browser, alerts=sends_alerts) as opened:
         opened.tolerated = tolerated
         yield opened
+
+
+@pytest.fixture
+def people_parts() -> Parts:
+    """Parts of `people_dashboard` beside the usual ones; a module overrides them."""
+    return lambda pool: {}
+
+
+@pytest.fixture
+async def people_dashboard(
+    browser: Browser, database_url: str, people_parts: Parts, tolerated: tuple[str, ...]
+) -> AsyncIterator[PeopleDashboard]:
+    """The dashboard over some people."""
+    pool = await open_pool(database_url, size=4)
+    async with pool.acquire() as connection:
+        crowd = await people(connection)
+    usual = {"settings": load_settings(), "commands": RunCommands(), "news": NobodyListens()}
+    async with served(web.Application(), pool=pool, **usual | people_parts(pool)) as url:
+        opened = PeopleDashboard(url=url, pool=pool, crowd=crowd, browser=browser)
+        yield opened
+        for context in opened.contexts:
+            await context.close()
+    await pool.close()
+    assert [line for line in opened.complaints if not any(part in line for part in tolerated)] == []
+
+
+@pytest.fixture(scope="module")
+async def place_pool(module_database_url: str) -> AsyncIterator[Pool]:
+    pool = await open_pool(module_database_url, size=4)
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture(scope="module")
+def place_options() -> dict[str, Any]:
+    """Arguments of `served` for `place`; a module overrides them."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+async def place(
+    module_database_url: str, place_pool: Pool, seeded: Stored, place_options: dict[str, Any]
+) -> AsyncIterator[Place]:
+    """The dashboard over what the module's own `seeded` has stored."""
+    commands = RunCommands()
+    given = {"settings": load_settings(), "commands": commands, **place_options}
+    async with served(web.Application(), pool=place_pool, **given) as url:
+        yield Place(
+            url=url, database_url=module_database_url, pool=place_pool, seeded=seeded[0], links=seeded[1],
+            commands=commands,
+        )  # fmt: skip
+
+
+@pytest.fixture
+async def seen(context: BrowserContext, place: Place, tolerated: tuple[str, ...]) -> AsyncIterator[Seen]:
+    """Logged in; fails when the page complained, broke its own policy or asked another host."""
+    seen = Seen(page=await context.new_page())
+    seen.page.on("console", lambda line: seen.complaints.append(line.text) if line.type == "error" else None)
+    seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))
+    seen.page.on("dialog", lambda dialog: seen.complaints.append(dialog.message))
+    seen.page.on(
+        "request",
+        lambda request: (
+            None if request.url.startswith((place.url, "data:")) else seen.foreign.append(request.url)
+        ),
+    )
+    if not place.cookies:
+        await log_in(seen.page, place)
+        place.cookies = [dict(cookie) for cookie in await context.cookies()]
+    yield seen
+    assert [line for line in seen.complaints if not any(part in line for part in tolerated)] == []
+    assert seen.foreign == []
+
+
+@pytest.fixture
+async def page(seen: Seen) -> Page:
+    return seen.page
 
 
 @pytest.fixture(scope="module")

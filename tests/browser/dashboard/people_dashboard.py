@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
-import pytest
-from aiohttp import web
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_auth import hash_secret
-from shared.config.settings import load_settings
 from tests.browser.patience import WAIT_MS
-from tests.kit.dashboard.fixtures import NobodyListens, Pool, RunCommands
-from tests.kit.dashboard.people_seed import Crowded, people
-from tests.kit.dashboard.serve import served
+from tests.kit.dashboard.fixtures import Pool
+from tests.kit.dashboard.people_seed import Crowded
 from web.dashboard.access import COOKIE
+
+Parts: TypeAlias = Callable[[Pool], dict[str, Any]]
+"""Arguments of `served`, made when the database is open."""
 
 
 @dataclass(slots=True)
@@ -51,19 +50,3 @@ class PeopleDashboard:
         await page.goto(f"{self.url}/dashboard/sessions/{self.crowd.maria.public_id}{query}")
         await expect(page.get_by_role("heading", name="Maria", level=1)).to_be_visible()
         await expect(page.locator(".skeleton")).to_have_count(0)
-
-
-@pytest.fixture
-async def dashboard(browser: Browser, database_url: str) -> AsyncIterator[PeopleDashboard]:
-    pool = await open_pool(database_url, size=4)
-    async with pool.acquire() as connection:
-        crowd = await people(connection)
-    async with served(
-        web.Application(), pool=pool, settings=load_settings(), commands=RunCommands(), news=NobodyListens()
-    ) as url:
-        dashboard = PeopleDashboard(url=url, pool=pool, crowd=crowd, browser=browser)
-        yield dashboard
-        for context in dashboard.contexts:
-            await context.close()
-    await pool.close()
-    assert dashboard.complaints == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import asyncpg
@@ -25,6 +25,19 @@ async def fits(page: Page) -> None:
 
 TABS = ("conversation", "context", "summaries", "requests", "memory")
 """Of a session's page."""
+
+
+Stored: TypeAlias = tuple[seed.Seeded, list[UUID]]
+"""The session of a place, and the public ids of its summaries."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """A page, and all that went wrong on it."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -23,22 +23,22 @@ PATH = "/dashboard/alerts"
 
 
 @pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
+async def webhook() -> AsyncIterator[Receiver]:
     async with receiving(SECRET) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
-async def seeded(database_url: str) -> None:
+async def seeded_alerts(database_url: str) -> None:
     connection = await asyncpg.connect(database_url)
     await connection.execute(SEED)
     await connection.close()
 
 
 @pytest.fixture
-def house_options(receiver: Receiver) -> dict[str, Any]:
+def house_options(webhook: Receiver) -> dict[str, Any]:
     return {
-        "handover": "on", "alert_webhook_url": receiver.url, "alert_webhook_secret": SECRET,
+        "handover": "on", "alert_webhook_url": webhook.url, "alert_webhook_secret": SECRET,
         "alert_telegram_chats": "-1001234567890",
     }  # fmt: skip
 
@@ -73,15 +73,15 @@ async def test_what_is_open_stands_first_and_is_counted_until_it_is_seen(house: 
     )
 
 
-async def test_a_test_arrives_and_the_page_says_so(house: House, receiver: Receiver) -> None:
+async def test_a_test_arrives_and_the_page_says_so(house: House, webhook: Receiver) -> None:
     page = await house.operator("anna", "admin", PATH)
     await page.get_by_role("button", name="Send a test").click()
     await expect(page.get_by_text("A test is on its way", exact=False)).to_be_visible()
     row = page.get_by_role("row").filter(has_text="A test of the alerts")
     await expect(row).to_contain_text("webhook: sent")
     await expect(row).to_contain_text("Telegram: to be sent")
-    assert [one["alert"]["kind"] for one in receiver.taken] == ["test"]
-    assert receiver.faults == []
+    assert [one["alert"]["kind"] for one in webhook.taken] == ["test"]
+    assert webhook.faults == []
 
 
 async def test_a_viewer_only_looks(house: House) -> None:

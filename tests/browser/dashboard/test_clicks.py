@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Page, expect
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.visitors import generate_token
-from shared.config.settings import load_settings
 from shared.core.identity.handover import NewHandover
 from shared.core.session.turns import Inbound
 from tests.browser.dashboard.house import House
 from tests.browser.dashboard.people_dashboard import PeopleDashboard
 from tests.kit.dashboard import seed
-from tests.kit.dashboard.fixtures import NobodyListens, RunCommands
-from tests.kit.dashboard.people_seed import people
-from tests.kit.dashboard.serve import served
 from tests.kit.fakes.bot_api import TOKEN
 
 pytestmark = pytest.mark.browser
@@ -85,23 +78,13 @@ async def count_clicks(page: Page, url: str) -> Counted:
 
 
 @pytest.fixture
-async def seeded(database_url: str, browser: Browser) -> AsyncIterator[Counted]:
+async def counted(people_dashboard: PeopleDashboard) -> Counted:
     """An operator's page over Berta's long conversation with five summaries."""
-    pool = await open_pool(database_url, size=4)
-    async with pool.acquire() as connection:
-        crowd = await people(connection)
+    async with people_dashboard.pool.acquire() as connection:
         await seed.a_long_session(connection, turns=412, person="Berta")
         await connection.execute("UPDATE turn_context_audit SET hard_limit = 500000")
         await connection.execute("UPDATE addresses SET account = '777' WHERE channel = 'telegram'")
-    async with served(
-        web.Application(), pool=pool, settings=load_settings(), commands=RunCommands(), news=NobodyListens()
-    ) as url:
-        dashboard = PeopleDashboard(url=url, pool=pool, crowd=crowd, browser=browser)
-        yield await count_clicks(await dashboard.operator("admin"), url)
-        for context in dashboard.contexts:
-            await context.close()
-    await pool.close()
-    assert dashboard.complaints == []
+    return await count_clicks(await people_dashboard.operator("admin"), people_dashboard.url)
 
 
 async def waiting(house: House, name: str, text: str) -> str:
@@ -254,21 +237,21 @@ async def test_macro_run_on_three_conversations(operator: Counted, house: House)
     operator.end("Run a macro on three conversations")
 
 
-async def test_reason_of_a_summary_read(seeded: Counted) -> None:
-    page = await seeded.begin("/dashboard")
+async def test_reason_of_a_summary_read(counted: Counted) -> None:
+    page = await counted.begin("/dashboard")
     await page.get_by_role("link", name="Berta", exact=True).click()
     await page.get_by_role("button", name="Summaries: 5").click()
     await expect(page.locator(".fold-item").first).to_contain_text("automatic")
-    seeded.end("Read why a conversation was summarised")
+    counted.end("Read why a conversation was summarised")
 
 
-async def test_cost_of_a_person_seen(seeded: Counted) -> None:
-    page = await seeded.begin("/dashboard")
+async def test_cost_of_a_person_seen(counted: Counted) -> None:
+    page = await counted.begin("/dashboard")
     await page.get_by_role("link", name="Costs", exact=True).click()
     await page.locator(".costs-people").scroll_into_view_if_needed()
     people = page.get_by_role("table", name="By person")
     await expect(people.get_by_role("row", name=re.compile("Berta"))).to_contain_text("$")
-    seeded.end("See what a person costs")
+    counted.end("See what a person costs")
 
 
 async def test_operator_invited(operator: Counted) -> None:
@@ -308,8 +291,8 @@ async def test_site_added(operator: Counted, house: House) -> None:
     operator.end("Add a site")
 
 
-async def test_person_erased(seeded: Counted) -> None:
-    page = await seeded.begin("/dashboard")
+async def test_person_erased(counted: Counted) -> None:
+    page = await counted.begin("/dashboard")
     await page.get_by_role("link", name="Conversations", exact=True).click()
     await page.get_by_role("link", name="People", exact=True).click()
     await page.get_by_role("link", name="Berta", exact=True).click()
@@ -318,18 +301,18 @@ async def test_person_erased(seeded: Counted) -> None:
     await page.keyboard.type("Berta")
     await page.keyboard.press("Enter")
     await expect(page.get_by_text("is in the log, without content")).to_be_visible()
-    seeded.end("Erase a person")
+    counted.end("Erase a person")
 
 
-async def test_summary_undone(seeded: Counted) -> None:
-    page = await seeded.begin("/dashboard")
+async def test_summary_undone(counted: Counted) -> None:
+    page = await counted.begin("/dashboard")
     await page.get_by_role("link", name="Berta", exact=True).click()
     await page.get_by_role("button", name="Summaries: 5").click()
     newest = page.locator(".fold-item").first
     await newest.locator("summary").first.click()
     await newest.get_by_role("button", name="Undo").click()
     await expect(page.locator("#say")).to_have_text("The summary is undone.")
-    seeded.end("Undo a summary")
+    counted.end("Undo a summary")
 
 
 async def test_limit_changed(operator: Counted, house: House) -> None:

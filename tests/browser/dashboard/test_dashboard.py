@@ -4,79 +4,32 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
-from aiohttp import web
-from playwright.async_api import Browser, BrowserContext, Page, Route, expect
+from playwright.async_api import Browser, Route, expect
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.people.operator_auth import create_login_link
-from shared.config.settings import load_settings
 from tests.browser.axe import look_for_faults, look_in_both_schemes
 from tests.browser.dashboard.news import REFRESHES, without_news
-from tests.browser.dashboard.place import TABS, Place, fits, log_in
+from tests.browser.dashboard.place import TABS, Place, Seen, Stored, fits
 from tests.kit.dashboard import seed
-from tests.kit.dashboard.fixtures import RunCommands
-from tests.kit.dashboard.serve import served
+from tests.kit.dashboard.fixtures import Pool
 from tests.kit.night import rest_at_night
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-async def place(module_database_url: str) -> AsyncIterator[Place]:
-    pool = await open_pool(module_database_url, size=4)
-    async with pool.acquire() as connection:
-        seeded, links = await seed.a_long_session(connection, turns=2000)
+async def seeded(place_pool: Pool) -> Stored:
+    async with place_pool.acquire() as connection:
+        stored = await seed.a_long_session(connection, turns=2000)
         await seed.a_session(connection, person=seed.HOSTILE, turns=7, minutes_ago=30)
         for n in range(60):
             await seed.a_session(connection, person=f"Person {n:02}", turns=n + 1, minutes_ago=60 + n)
-    commands = RunCommands()
-    async with served(web.Application(), pool=pool, settings=load_settings(), commands=commands) as url:
-        yield Place(
-            url=url,
-            database_url=module_database_url,
-            pool=pool,
-            seeded=seeded,
-            links=links,
-            commands=commands,
-        )
-    await pool.close()
-
-
-@dataclass(slots=True)
-class Seen:
-    """A page, and all that went wrong on it."""
-
-    page: Page
-    complaints: list[str] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
-
-
-@pytest.fixture
-async def seen(context: BrowserContext, place: Place) -> AsyncIterator[Seen]:
-    """Logged in; fails when the page complained, broke its own policy or asked another host."""
-    seen = Seen(page=await context.new_page())
-    seen.page.on("console", lambda line: seen.complaints.append(line.text) if line.type == "error" else None)
-    seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))
-    seen.page.on("dialog", lambda dialog: seen.complaints.append(dialog.message))
-    seen.page.on(
-        "request",
-        lambda request: (
-            None if request.url.startswith((place.url, "data:")) else seen.foreign.append(request.url)
-        ),
-    )
-    if not place.cookies:
-        await log_in(seen.page, place)
-        place.cookies = [dict(cookie) for cookie in await context.cookies()]
-    yield seen
-    assert seen.complaints == []
-    assert seen.foreign == []
+    return stored
 
 
 async def test_the_link_leads_to_the_list_and_the_list_to_the_session(seen: Seen, place: Place) -> None:

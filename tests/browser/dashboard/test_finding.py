@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from aiohttp import web
-from playwright.async_api import BrowserContext, Locator, Page, expect
+from playwright.async_api import Locator, Page, expect
 
-from shared.adapters.postgres.db.pool import open_pool
-from shared.config.settings import load_settings
 from tests.browser.axe import look_for_faults
-from tests.browser.dashboard.place import Place, fits, log_in
+from tests.browser.dashboard.place import Place, Stored, fits
 from tests.kit.dashboard import seed
-from tests.kit.dashboard.fixtures import RunCommands
-from tests.kit.dashboard.serve import served
+from tests.kit.dashboard.fixtures import Pool
 
 pytestmark = pytest.mark.browser
 SUMMARIES = 130
@@ -25,9 +20,8 @@ EACH = 3
 
 
 @pytest.fixture(scope="module")
-async def place(module_database_url: str) -> AsyncIterator[Place]:
-    pool = await open_pool(module_database_url, size=4)
-    async with pool.acquire() as connection:
+async def seeded(place_pool: Pool) -> Stored:
+    async with place_pool.acquire() as connection:
         seeded = await seed.a_session(
             connection, person="Maria Silva", turns=SUMMARIES * EACH + 2, limit=100_000
         )
@@ -42,26 +36,7 @@ async def place(module_database_url: str) -> AsyncIterator[Place]:
                  FROM generate_series(1, $3::bigint) n ORDER BY n""",
             seeded.session_id, EACH, SUMMARIES,
         )  # fmt: skip
-    commands = RunCommands()
-    async with served(web.Application(), pool=pool, settings=load_settings(), commands=commands) as url:
-        yield Place(
-            url=url, database_url=module_database_url, pool=pool, seeded=seeded, links=[], commands=commands
-        )
-    await pool.close()
-
-
-@pytest.fixture
-async def page(context: BrowserContext, place: Place) -> AsyncIterator[Page]:
-    page, complaints = await context.new_page(), []
-    page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    if place.cookies:
-        await context.add_cookies(place.cookies)
-    else:
-        await log_in(page, place)
-        place.cookies = [dict(cookie) for cookie in await context.cookies()]
-    yield page
-    assert complaints == []
+    return seeded, []
 
 
 async def photograph(page: Page, name: str) -> None:

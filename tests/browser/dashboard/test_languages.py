@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from aiohttp import web
-from playwright.async_api import Browser, BrowserContext, Route, expect
+from playwright.async_api import BrowserContext, Route, expect
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.config.settings import load_settings
 from tests.browser.axe import look_for_faults
 from tests.browser.dashboard.full_house import fill_house
-from tests.browser.dashboard.people_dashboard import PeopleDashboard
+from tests.browser.dashboard.people_dashboard import Parts, PeopleDashboard
 from tests.browser.dashboard.place import fits
 from tests.kit.dashboard import seed_work, words
-from tests.kit.dashboard.fixtures import NobodyListens, RunCommands, make_job_admin
-from tests.kit.dashboard.people_seed import people
-from tests.kit.dashboard.serve import served
+from tests.kit.dashboard.fixtures import make_job_admin
 from tests.kit.midday import MIDDAY
 from tests.kit.web.inspector import inspecting_over
 from web.server.words import COOKIE, dashboard_languages, load_texts
@@ -76,21 +71,12 @@ SCAN = """([data, allowed, said]) => {
 
 
 @pytest.fixture
-async def dashboard(browser: Browser, database_url: str) -> AsyncIterator[PeopleDashboard]:
-    """With all that a page may offer: looking into requests, acting on jobs, handing over."""
-    pool = await open_pool(database_url, size=4)
-    async with pool.acquire() as connection:
-        crowd = await people(connection)
-    async with served(
-        web.Application(), pool=pool, settings=load_settings(timezone=MIDDAY), commands=RunCommands(),
-        news=NobodyListens(), inspecting=inspecting_over(pool), job_admin=make_job_admin(pool, []),
-    ) as url:  # fmt: skip
-        dashboard = PeopleDashboard(url=url, pool=pool, crowd=crowd, browser=browser)
-        yield dashboard
-        for context in dashboard.contexts:
-            await context.close()
-    await pool.close()
-    assert dashboard.complaints == []
+def people_parts() -> Parts:
+    """All that a page may offer: looking into requests, acting on jobs."""
+    return lambda pool: {
+        "settings": load_settings(timezone=MIDDAY), "inspecting": inspecting_over(pool),
+        "job_admin": make_job_admin(pool, []),
+    }  # fmt: skip
 
 
 def marked(text: str) -> str:
@@ -119,14 +105,14 @@ async def speak(context: BrowserContext, spoken: dict[str, Any]) -> None:
     await context.route("**/dashboard/words/de", answer)
 
 
-async def test_no_page_keeps_an_english_word(dashboard: PeopleDashboard) -> None:
-    pages = await fill_house(dashboard)
-    page = await dashboard.operator("admin")
+async def test_no_page_keeps_an_english_word(people_dashboard: PeopleDashboard) -> None:
+    pages = await fill_house(people_dashboard)
+    page = await people_dashboard.operator("admin")
     await speak(page.context, marked_words())
     found: dict[str, list[str]] = {}
-    rows = await dashboard.pool.fetch("SELECT text FROM notes UNION SELECT display_name FROM contacts")
+    rows = await people_dashboard.pool.fetch("SELECT text FROM notes UNION SELECT display_name FROM contacts")
     said = sorted((row[0] for row in rows if row[0]), key=len, reverse=True)
-    await page.goto(f"{dashboard.url}/dashboard")
+    await page.goto(f"{people_dashboard.url}/dashboard")
     for name, path in pages.items():
         await page.evaluate(GO, f"/dashboard{path}")
         await expect(page.locator("h1")).not_to_have_count(0)
@@ -134,38 +120,42 @@ async def test_no_page_keeps_an_english_word(dashboard: PeopleDashboard) -> None
         await page.evaluate(UNFOLD)
         await expect(page.locator(".skeleton:visible")).to_have_count(0)
         found[name] = await page.evaluate(SCAN, [DATA, NO_WORDS, said])
-    dashboard.complaints = [line for line in dashboard.complaints if "404" not in line and "503" not in line]
+    people_dashboard.complaints = [
+        line for line in people_dashboard.complaints if "404" not in line and "503" not in line
+    ]
     assert {name: left for name, left in found.items() if left} == {}
 
 
-async def test_what_is_asked_and_answered_is_said_in_the_language_too(dashboard: PeopleDashboard) -> None:
+async def test_what_is_asked_and_answered_is_said_in_the_language_too(
+    people_dashboard: PeopleDashboard,
+) -> None:
     """Dialogs, errors of the server, and what became of a change."""
-    await seed_work.jobs(dashboard.pool)
-    page = await dashboard.operator("admin")
+    await seed_work.jobs(people_dashboard.pool)
+    page = await people_dashboard.operator("admin")
     await speak(page.context, marked_words())
-    await page.goto(f"{dashboard.url}/dashboard/jobs?state=dead")
+    await page.goto(f"{people_dashboard.url}/dashboard/jobs?state=dead")
     await page.get_by_role("button", name="⟦Retry all ⟧3").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog.get_by_role("heading")).to_have_text("⟦Retry ⟧3⟦ jobs?⟧")
     await dialog.get_by_role("button", name="⟦Retry ⟧3⟦ jobs⟧").click()
     await expect(page.locator(".told")).to_contain_text("⟦ jobs will run again.⟧")
-    await page.goto(f"{dashboard.url}/dashboard/agents")
+    await page.goto(f"{people_dashboard.url}/dashboard/agents")
     await page.get_by_text("⟦New agent⟧").click()
     await page.get_by_label("⟦Name⟧").fill("default")
     await page.get_by_role("button", name="⟦Create agent⟧").click()
     await expect(page.get_by_role("alert")).to_contain_text("⟦An agent with that name already exists.⟧")
-    await page.goto(f"{dashboard.url}/dashboard/account")
+    await page.goto(f"{people_dashboard.url}/dashboard/account")
     await page.get_by_role("textbox", name="⟦Password⟧").fill("1234567890ab")
     await page.get_by_role("button", name="⟦Set the password⟧").click()
     await expect(page.get_by_role("alert")).to_contain_text("⟦This password is too easy")
-    dashboard.complaints.clear()
+    people_dashboard.complaints.clear()
 
 
 async def test_an_operator_chooses_a_language_that_the_login_page_speaks_too(
-    dashboard: PeopleDashboard,
+    people_dashboard: PeopleDashboard,
 ) -> None:
-    page = await dashboard.operator()
-    await page.goto(f"{dashboard.url}/dashboard/account")
+    page = await people_dashboard.operator()
+    await page.goto(f"{people_dashboard.url}/dashboard/account")
     await expect(page.locator("html")).to_have_attribute("lang", "en")
     choice = page.get_by_label("Language of the dashboard")
     await expect(choice).to_have_value("")
@@ -185,17 +175,17 @@ async def test_an_operator_chooses_a_language_that_the_login_page_speaks_too(
     assert await look_for_faults(page) == []
 
 
-async def test_right_to_left_page_is_mirrored_and_fits(dashboard: PeopleDashboard) -> None:
+async def test_right_to_left_page_is_mirrored_and_fits(people_dashboard: PeopleDashboard) -> None:
     """With English words, for whoever looks; the direction is all that counts here."""
-    pages = await fill_house(dashboard)
-    page = await dashboard.operator("admin")
+    pages = await fill_house(people_dashboard)
+    page = await people_dashboard.operator("admin")
 
     async def mirrored(route: Route) -> None:
         answer = await route.fetch()
         await route.fulfill(response=answer, body=(await answer.text()).replace('dir="ltr"', 'dir="rtl"'))
 
-    await page.route(f"{dashboard.url}/dashboard", mirrored)
-    await page.goto(f"{dashboard.url}/dashboard")
+    await page.route(f"{people_dashboard.url}/dashboard", mirrored)
+    await page.goto(f"{people_dashboard.url}/dashboard")
     for width in (1360, 390):
         await page.set_viewport_size({"width": width, "height": 900})
         for name in ("", "sessions", "session", "costs?group=purpose", "site", "jobs"):
@@ -206,12 +196,12 @@ async def test_right_to_left_page_is_mirrored_and_fits(dashboard: PeopleDashboar
             side = await page.locator("#side").bounding_box()
             assert side is not None
             assert side["x"] + side["width"] == pytest.approx(width, abs=20), "the menu stands on the right"
-    dashboard.complaints = [line for line in dashboard.complaints if "503" not in line]
+    people_dashboard.complaints = [line for line in people_dashboard.complaints if "503" not in line]
 
 
-async def test_every_language_has_a_text_for_each_of_its_plurals(dashboard: PeopleDashboard) -> None:
-    page = await dashboard.operator()
-    await page.goto(f"{dashboard.url}/dashboard/login")
+async def test_every_language_has_a_text_for_each_of_its_plurals(people_dashboard: PeopleDashboard) -> None:
+    page = await people_dashboard.operator()
+    await page.goto(f"{people_dashboard.url}/dashboard/login")
     categories = "(language) => new Intl.PluralRules(language).resolvedOptions().pluralCategories"
     for language in dashboard_languages():
         wanted = set(await page.evaluate(categories, language))

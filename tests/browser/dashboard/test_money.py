@@ -6,64 +6,43 @@ import csv
 import io
 import json
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
-from playwright.async_api import BrowserContext, Page, expect
+from playwright.async_api import Page, expect
 
 from shared.adapters.postgres.db.hour_counts import PostgresHourCounts
-from shared.adapters.postgres.db.pool import open_pool
 from shared.config.settings import load_settings
 from tests.browser.axe import look_for_faults
-from tests.browser.dashboard.place import Place, fits, log_in
+from tests.browser.dashboard.place import Place, Stored, fits
 from tests.kit.dashboard import money_seed, seed
-from tests.kit.dashboard.fixtures import RunCommands
-from tests.kit.dashboard.serve import served
+from tests.kit.dashboard.fixtures import Pool
 from tests.kit.midday import DAY_BEGAN, MIDDAY
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-async def place(module_database_url: str) -> AsyncIterator[Place]:
-    pool = await open_pool(module_database_url, size=4)
-    async with pool.acquire() as connection:
-        seeded, links = await seed.a_long_session(connection, turns=300)
-        await money_seed.a_month(connection, seeded)
-    store = PostgresHourCounts(pool, timezone=MIDDAY)
+async def seeded(place_pool: Pool) -> Stored:
+    async with place_pool.acquire() as connection:
+        session, links = await seed.a_long_session(connection, turns=300)
+        await money_seed.a_month(connection, session)
+    store = PostgresHourCounts(place_pool, timezone=MIDDAY)
     while await store.catch_up():
         pass
-    settings, commands = load_settings(timezone=MIDDAY), RunCommands()
-    app = web.Application()
-    async with served(app, pool=pool, settings=settings, commands=commands, demo=True) as url:
-        yield Place(
-            url=url,
-            database_url=module_database_url,
-            pool=pool,
-            seeded=seeded,
-            links=links,
-            commands=commands,
-        )
-    await pool.close()
+    return session, links
 
 
-@pytest.fixture
-async def page(context: BrowserContext, place: Place) -> AsyncIterator[Page]:
-    """At the overview; fails when a page complained."""
-    page, complaints = await context.new_page(), list[str]()
-    page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    if place.cookies:
-        await page.goto(f"{place.url}/dashboard")
-    else:
-        await log_in(page, place)
-        place.cookies = [dict(cookie) for cookie in await context.cookies()]
+@pytest.fixture(scope="module")
+def place_options() -> dict[str, Any]:
+    return {"settings": load_settings(timezone=MIDDAY), "demo": True}
+
+
+@pytest.fixture(autouse=True)
+async def at_the_overview(page: Page, place: Place) -> None:
+    await page.goto(f"{place.url}/dashboard")
     await expect(page.locator(".skeleton")).to_have_count(0)
-    yield page
-    assert complaints == []
 
 
 async def photograph(page: Page, name: str) -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
-from aiohttp import web
 from playwright.async_api import BrowserContext, Page, Route, expect
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.config.settings import load_settings
-from tests.browser.dashboard.place import Place, fits, log_in
+from tests.browser.dashboard.place import Place, Stored, fits, log_in
 from tests.kit.dashboard import seed
-from tests.kit.dashboard.fixtures import RunCommands
-from tests.kit.dashboard.serve import served
+from tests.kit.dashboard.fixtures import Pool
 
 pytestmark = pytest.mark.browser
 PAGES = (
@@ -29,33 +26,21 @@ LONG_NAME = "Wolfeschlegelsteinhausenbergerdorff " * 4
 
 
 @pytest.fixture(scope="module", params=["none", "one", "many"])
-async def place(request: pytest.FixtureRequest, module_database_url: str) -> AsyncIterator[Place]:
-    """Serve a dashboard without data, with one nameless visitor, and with many people and a long name."""
-    pool = await open_pool(module_database_url, size=4)
+async def seeded(request: pytest.FixtureRequest, place_pool: Pool) -> Stored:
+    """No data, one nameless visitor, or many people and a long name."""
     names = {"none": [], "one": [""], "many": [LONG_NAME, *[""] * 30]}[request.param]
     seeded = seed.Seeded(session_id=0, public_id=NOBODY, contact_id=0, address_id=0)
-    async with pool.acquire() as connection:
+    async with place_pool.acquire() as connection:
         await connection.execute("TRUNCATE sessions, contacts CASCADE")
         for minutes, name in enumerate(names):
             seeded = await seed.a_session(connection, person=name, turns=2, minutes_ago=minutes)
             await seed.talk(connection, seeded, turns=2)
-    settings = load_settings(model="unpriced-model", openai_api_key="sk-of-nobody")
-    async with served(web.Application(), pool=pool, settings=settings, commands=RunCommands()) as url:
-        yield Place(
-            url=url, database_url=module_database_url, pool=pool, seeded=seeded, links=[],
-            commands=RunCommands(),
-        )  # fmt: skip
-    await pool.close()
+    return seeded, []
 
 
-@pytest.fixture
-async def page(context: BrowserContext, place: Place) -> AsyncIterator[Page]:
-    page, complaints = await context.new_page(), []
-    page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    await log_in(page, place)
-    yield page
-    assert complaints == []
+@pytest.fixture(scope="module")
+def place_options() -> dict[str, Any]:
+    return {"settings": load_settings(model="unpriced-model", openai_api_key="sk-of-nobody")}
 
 
 async def photograph(page: Page, name: str) -> None:
@@ -78,7 +63,7 @@ async def expect_no_trouble(page: Page) -> None:
 async def test_pages_show_poor_records_without_errors(
     page: Page, place: Place, request: pytest.FixtureRequest
 ) -> None:
-    amount = request.node.callspec.params["place"]
+    amount = request.node.callspec.params["seeded"]
     for path in PAGES:
         await page.goto(f"{place.url}/dashboard{path}")
         await expect_no_trouble(page)

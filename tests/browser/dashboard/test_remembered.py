@@ -6,22 +6,21 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser.axe import look_for_faults
-from tests.browser.dashboard.people_dashboard import PeopleDashboard, dashboard
+from tests.browser.dashboard.people_dashboard import PeopleDashboard
 from tests.browser.dashboard.place import fits
 from tests.kit.dashboard.people_seed import a_note, public_id_of
 from tests.kit.dashboard.seed import HOSTILE
-
-__all__ = ["dashboard"]
-
 
 pytestmark = pytest.mark.browser
 FACT = "Allergic to shellfish"
 
 
-async def test_note_added_next_to_conversation_appears_on_all_its_pages(dashboard: PeopleDashboard) -> None:
-    page, other = await dashboard.operator(), await dashboard.operator()
-    await dashboard.open(page)
-    await dashboard.open(other)
+async def test_note_added_next_to_conversation_appears_on_all_its_pages(
+    people_dashboard: PeopleDashboard,
+) -> None:
+    page, other = await people_dashboard.operator(), await people_dashboard.operator()
+    await people_dashboard.open(page)
+    await people_dashboard.open(other)
     notes = page.get_by_label("Notes", exact=True)
     await expect(notes.locator("li.remembered")).to_have_count(2)
     await notes.locator("summary", has_text="Add a note").focus()
@@ -37,16 +36,21 @@ async def test_note_added_next_to_conversation_appears_on_all_its_pages(dashboar
         await expect(seen.locator("li.remembered")).to_have_count(3)
         await expect(seen.locator("li.remembered").first).to_contain_text(f"{FACT} {HOSTILE}")
         await expect(seen.locator("li.remembered").first).to_contain_text("from an operator")
-    assert await dashboard.pool.fetchval("SELECT scope FROM notes WHERE authority = 'operator'") == "default"
+    assert (
+        await people_dashboard.pool.fetchval("SELECT scope FROM notes WHERE authority = 'operator'")
+        == "default"
+    )
     await notes.get_by_role("button", name="Undo").click()
     await expect(notes.get_by_text("The note is archived.")).to_be_visible()
     for seen in (notes, other.get_by_label("Notes", exact=True)):
         await expect(seen.locator("li.remembered")).to_have_count(2)
 
 
-async def test_known_note_is_reported_and_forbidden_note_is_refused(dashboard: PeopleDashboard) -> None:
-    page = await dashboard.operator()
-    await dashboard.open(page, query="#add")
+async def test_known_note_is_reported_and_forbidden_note_is_refused(
+    people_dashboard: PeopleDashboard,
+) -> None:
+    page = await people_dashboard.operator()
+    await people_dashboard.open(page, query="#add")
     notes = page.get_by_label("Notes", exact=True)
     words, add = notes.get_by_label("What to remember"), notes.get_by_role("button", name="Add the note")
     await words.fill("sk-ant-api03-" + "A" * 90)
@@ -61,39 +65,41 @@ async def test_known_note_is_reported_and_forbidden_note_is_refused(dashboard: P
     await expect(notes.get_by_text("This is known already.")).to_be_visible()
     await expect(notes.get_by_role("button", name="Undo")).to_have_count(0)
     await expect(notes.locator("li.remembered")).to_have_count(3)
-    dashboard.complaints = [line for line in dashboard.complaints if "400" not in line]
+    people_dashboard.complaints = [line for line in people_dashboard.complaints if "400" not in line]
 
 
-async def test_a_form_that_is_being_filled_stays_while_the_notes_change(dashboard: PeopleDashboard) -> None:
-    page = await dashboard.operator()
-    await dashboard.open(page, query="#add")
+async def test_a_form_that_is_being_filled_stays_while_the_notes_change(
+    people_dashboard: PeopleDashboard,
+) -> None:
+    page = await people_dashboard.operator()
+    await people_dashboard.open(page, query="#add")
     words = page.get_by_label("What to remember")
     await words.fill("Half a sen")
-    async with dashboard.pool.acquire() as connection:
+    async with people_dashboard.pool.acquire() as connection:
         for number in range(6):
-            await a_note(connection, dashboard.crowd.maria, f"Collects stamp {number}")
+            await a_note(connection, people_dashboard.crowd.maria, f"Collects stamp {number}")
     await expect(page.get_by_role("link", name="All 8 notes")).to_be_visible()
     await expect(page.locator("li.remembered")).to_have_count(5)
     await expect(words).to_have_value("Half a sen")
     await expect(words).to_be_focused()
 
 
-async def test_who_only_looks_reads_the_notes_and_finds_no_form(dashboard: PeopleDashboard) -> None:
-    page = await dashboard.operator("viewer")
-    await dashboard.open(page, query="#add")
+async def test_who_only_looks_reads_the_notes_and_finds_no_form(people_dashboard: PeopleDashboard) -> None:
+    page = await people_dashboard.operator("viewer")
+    await people_dashboard.open(page, query="#add")
     notes = page.get_by_label("Notes", exact=True)
     await expect(notes.locator("li.remembered")).to_have_count(2)
     await expect(notes.locator("form")).to_have_count(0)
-    maria = await public_id_of(dashboard.pool, dashboard.crowd.maria)
+    maria = await public_id_of(people_dashboard.pool, people_dashboard.crowd.maria)
     read = "SELECT count(*) FROM audit WHERE action = 'read.notes' AND object = $1"
-    assert await dashboard.pool.fetchval(read, f"person:{maria}") == 1
+    assert await people_dashboard.pool.fetchval(read, f"person:{maria}") == 1
 
 
-async def test_notes_that_cannot_be_had_leave_the_page_whole(dashboard: PeopleDashboard) -> None:
-    page = await dashboard.operator()
+async def test_notes_that_cannot_be_had_leave_the_page_whole(people_dashboard: PeopleDashboard) -> None:
+    page = await people_dashboard.operator()
     away = "**/api/v1/notes?**"
     await page.route(away, lambda route: route.fulfill(status=503, json={"message": "Away."}))
-    await dashboard.open(page)
+    await people_dashboard.open(page)
     notes = page.get_by_label("Notes", exact=True)
     await expect(notes.get_by_role("alert")).to_contain_text("Away.")
     await page.get_by_role("tab", name="Conversation").click()
@@ -102,16 +108,16 @@ async def test_notes_that_cannot_be_had_leave_the_page_whole(dashboard: PeopleDa
     await page.unroute(away)
     await notes.get_by_role("button", name="Try again").click()
     await expect(notes.locator("li.remembered")).to_have_count(2)
-    dashboard.complaints = [line for line in dashboard.complaints if "503" not in line]
+    people_dashboard.complaints = [line for line in people_dashboard.complaints if "503" not in line]
 
 
 @pytest.mark.parametrize("width", [1360, 390])
 async def test_session_links_lead_to_person_jobs_and_deliveries(
-    dashboard: PeopleDashboard, width: int
+    people_dashboard: PeopleDashboard, width: int
 ) -> None:
-    page = await dashboard.operator("admin")
+    page = await people_dashboard.operator("admin")
     await page.set_viewport_size({"width": width, "height": 844})
-    await dashboard.open(page)
+    await people_dashboard.open(page)
     await fits(page)
     for name, heading in (
         ("The person", "Maria"),
@@ -121,17 +127,23 @@ async def test_session_links_lead_to_person_jobs_and_deliveries(
         await page.locator(".session-head .facts").get_by_role("link", name=name).click()
         await expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible()
         if name != "The person":
-            await expect(page.locator(".chip")).to_contain_text(str(dashboard.crowd.maria.public_id)[:8])
+            await expect(page.locator(".chip")).to_contain_text(
+                str(people_dashboard.crowd.maria.public_id)[:8]
+            )
         else:
-            await expect(page).to_have_url(f"{dashboard.url}/dashboard/people/{await maria_of(dashboard)}")
+            await expect(page).to_have_url(
+                f"{people_dashboard.url}/dashboard/people/{await maria_of(people_dashboard)}"
+            )
         await page.go_back()
         await expect(page.locator(".session-head .facts")).to_be_visible()
-    await page.goto(f"{dashboard.url}/dashboard/audit?action=read.session")
+    await page.goto(f"{people_dashboard.url}/dashboard/audit?action=read.session")
     await page.get_by_role("link", name="Maria").first.click()
     await expect(page.get_by_role("heading", name="Maria", level=1)).to_be_visible()
-    await page.goto(f"{dashboard.url}/dashboard/audit?action=read.notes")
+    await page.goto(f"{people_dashboard.url}/dashboard/audit?action=read.notes")
     await page.locator("main").get_by_role("link", name="Maria").first.click()
-    await expect(page).to_have_url(f"{dashboard.url}/dashboard/people/{await maria_of(dashboard)}")
+    await expect(page).to_have_url(
+        f"{people_dashboard.url}/dashboard/people/{await maria_of(people_dashboard)}"
+    )
 
 
 async def maria_of(dashboard: PeopleDashboard) -> str:

@@ -67,7 +67,7 @@ class Talk:
 
 
 @pytest.fixture
-async def talk(
+async def lookups(
     database_url: str,
     redis_url: str,
     provider: RunningFake,
@@ -103,9 +103,9 @@ async def talk(
     assert talk.complaints == []
 
 
-async def test_the_slider_shows_what_the_model_saw(talk: Talk) -> None:
-    page = await talk.page("?tab=requests")
-    assert await talk.guest.one("SELECT count(*) FROM audit WHERE action = 'read.replay'") == 0
+async def test_the_slider_shows_what_the_model_saw(lookups: Talk) -> None:
+    page = await lookups.page("?tab=requests")
+    assert await lookups.guest.one("SELECT count(*) FROM audit WHERE action = 'read.replay'") == 0
     await page.get_by_role("button", name="Show what the model saw").click()
     seen = page.get_by_role("region", name="What the model saw")
     await expect(page.get_by_text("as it was sent, byte for byte")).to_be_visible()
@@ -125,14 +125,14 @@ async def test_the_slider_shows_what_the_model_saw(talk: Talk) -> None:
     for summary in await seen.locator("details.before > summary").all():
         await summary.click()
     assert await look_for_faults(page) == []
-    again = await talk.page("?turn=3&call=1")
+    again = await lookups.page("?turn=3&call=1")
     await expect(again.get_by_text("Turn 3, call 1 of 2")).to_be_visible()
-    about = await talk.guest.one("SELECT count(*) FROM audit WHERE action = 'read.replay'")
+    about = await lookups.guest.one("SELECT count(*) FROM audit WHERE action = 'read.replay'")
     assert about >= 5
 
 
-async def test_the_request_is_saved_as_the_provider_received_it(talk: Talk, provider: RunningFake) -> None:
-    page = await talk.page(f"?turn={TURNS}")
+async def test_the_request_is_saved_as_the_provider_received_it(lookups: Talk, provider: RunningFake) -> None:
+    page = await lookups.page(f"?turn={TURNS}")
     async with page.expect_download() as saving:
         await page.get_by_role("button", name="Save the request").click()
     path = await (await saving.value).path()
@@ -151,8 +151,8 @@ async def pictures(page: Page, name: str) -> None:
         await page.set_viewport_size({"width": 1360, "height": 900})
 
 
-async def test_a_conversation_is_saved_as_a_file_in_either_form(talk: Talk) -> None:
-    page = await talk.page(role="viewer")
+async def test_a_conversation_is_saved_as_a_file_in_either_form(lookups: Talk) -> None:
+    page = await lookups.page(role="viewer")
     button = page.locator("summary", has_text="Export")
     await button.focus()
     await page.keyboard.press("Enter")
@@ -170,13 +170,13 @@ async def test_a_conversation_is_saved_as_a_file_in_either_form(talk: Talk) -> N
         async with page.expect_download() as saving:
             await page.get_by_role("link", name=name).click()
         file = await saving.value
-        assert file.suggested_filename.startswith(f"conversation-{talk.session[:8]}-")
+        assert file.suggested_filename.startswith(f"conversation-{lookups.session[:8]}-")
         saved[form] = (await file.path()).read_text(encoding="utf-8")
     (conversation,) = json.loads(saved["json"])["conversations"]
-    said = await talk.guest.one("SELECT count(*) FROM turn_entries")
-    assert (conversation["id"], len(conversation["messages"])) == (talk.session, said)
+    said = await lookups.guest.one("SELECT count(*) FROM turn_entries")
+    assert (conversation["id"], len(conversation["messages"])) == (lookups.session, said)
     assert f"Please look up {TURNS - 1}." in saved["md"]
-    assert await talk.guest.one("SELECT count(*) FROM audit WHERE action = 'read.export'") == 2
+    assert await lookups.guest.one("SELECT count(*) FROM audit WHERE action = 'read.export'") == 2
 
 
 async def nothing_is_done(_visit: Visit, _over: asyncio.Event | None) -> None:
@@ -201,7 +201,7 @@ async def told_of_progress(talk: Talk, dialog: Locator, percent: int) -> None:
 
 
 async def test_a_flush_says_how_far_it_is_while_it_saves(
-    talk: Talk, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
+    lookups: Talk, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the first of its calls of the model, and before what that one saves is kept."""
     goes_on = asyncio.Event()
@@ -220,7 +220,7 @@ async def test_a_flush_says_how_far_it_is_while_it_saves(
             {"match": {"kind": "flush"}, "times": 1, "action": {"text": "Saved one note."}},
         ]
     )
-    page = await talk.page("?tab=memory")
+    page = await lookups.page("?tab=memory")
     async with page.expect_response("**/api/v1/live"):
         await page.reload()
     await expect(page.locator(".skeleton")).to_have_count(0)
@@ -245,14 +245,14 @@ async def test_a_flush_says_how_far_it_is_while_it_saves(
     await expect(page.get_by_label("Memory saved").get_by_text("Looks up many things.")).to_be_visible()
 
 
-async def test_a_summary_is_estimated_made_and_compared(talk: Talk) -> None:
-    page = await talk.page("?tab=summaries")
+async def test_a_summary_is_estimated_made_and_compared(lookups: Talk) -> None:
+    page = await lookups.page("?tab=summaries")
     await page.get_by_role("button", name="Save memory now").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog.get_by_text(re.compile("reads about .* tokens in one call"))).to_be_visible()
     await dialog.get_by_role("button", name="Save memory now").click()
     await expect(dialog.locator(".done")).to_be_visible()
-    assert await talk.guest.one("SELECT flushed_turn FROM sessions") == TURNS
+    assert await lookups.guest.one("SELECT flushed_turn FROM sessions") == TURNS
     await page.keyboard.press("Escape")
     await page.get_by_role("button", name="Summarise now").click()
     force = dialog.get_by_label("Do it anyway")
@@ -264,11 +264,11 @@ async def test_a_summary_is_estimated_made_and_compared(talk: Talk) -> None:
     await expect(dialog.get_by_text("Summarises")).to_be_visible()
     await dialog.get_by_label("What matters most").fill("the river")
     assert await look_for_faults(page) == []
-    before = await talk.guest.one("SELECT count(*) FROM compactions WHERE kind = 'summary'")
+    before = await lookups.guest.one("SELECT count(*) FROM compactions WHERE kind = 'summary'")
     with pytest.MonkeyPatch.context() as paused:
         paused.setattr(Visit, "run_due_jobs", nothing_is_done)
         await start.click()
-        await told_of_progress(talk, dialog, 40)
+        await told_of_progress(lookups, dialog, 40)
     await expect(dialog.locator(".done")).to_contain_text("Summarised")
     await page.keyboard.press("Escape")
     await expect(page.locator(".fold-item")).to_have_count(before + 1)
@@ -278,7 +278,7 @@ async def test_a_summary_is_estimated_made_and_compared(talk: Talk) -> None:
     await expect(newest.get_by_role("heading", name="Facts that the summary does not say")).to_be_visible()
     await expect(newest.get_by_text("Text, compared with the previous summary")).to_be_visible()
     assert await look_for_faults(page) == []
-    gauge = await talk.guest.app.sessions.measure_context(talk.guest.session_id)
+    gauge = await lookups.guest.app.sessions.measure_context(lookups.guest.session_id)
     assert gauge is not None
     limit = await page.evaluate("async (n) => (await import('/static/shared/fmt.js')).tokens(n)", gauge.limit)
     await page.get_by_role("tab", name="Context").click()
@@ -286,15 +286,15 @@ async def test_a_summary_is_estimated_made_and_compared(talk: Talk) -> None:
     await expect(rest.first).to_have_text(limit)
 
 
-async def test_a_viewer_looks_and_cannot_act(talk: Talk) -> None:
-    page = await talk.page("?tab=context", role="viewer")
+async def test_a_viewer_looks_and_cannot_act(lookups: Talk) -> None:
+    page = await lookups.page("?tab=context", role="viewer")
     await expect(page.get_by_role("button", name="Summarise now")).to_have_count(0)
     await expect(page.get_by_label("Preset", exact=True)).to_contain_text("steady")
     await expect(page.get_by_label("Preset", exact=True)).to_contain_text("soft budget: 25,000")
 
 
-async def test_the_chart_leads_to_what_the_model_saw_by_keyboard(talk: Talk) -> None:
-    page = await talk.page("?tab=context")
+async def test_the_chart_leads_to_what_the_model_saw_by_keyboard(lookups: Talk) -> None:
+    page = await lookups.page("?tab=context")
     await page.locator(".stage").focus()
     await page.keyboard.press("Home")
     await page.keyboard.press("ArrowRight")
@@ -302,8 +302,8 @@ async def test_the_chart_leads_to_what_the_model_saw_by_keyboard(talk: Talk) -> 
     await expect(page.get_by_text("Turn 2, call 1 of 1")).to_be_visible()
 
 
-async def test_transcript_stands_beside_the_chart_below_the_strip(talk: Talk) -> None:
-    page = await talk.page(viewport={"width": 1280, "height": 860})
+async def test_transcript_stands_beside_the_chart_below_the_strip(lookups: Talk) -> None:
+    page = await lookups.page(viewport={"width": 1280, "height": 860})
     strip = page.locator("dl.strip")
     names = ["Context now", "Lifetime tokens", "Cost", "Summaries"]
     await expect(strip.locator("dt")).to_have_text(names)
@@ -328,37 +328,39 @@ async def test_transcript_stands_beside_the_chart_below_the_strip(talk: Talk) ->
 
 
 @pytest.mark.parametrize("width", [1360, 390])
-async def test_no_width_scrolls_sideways(talk: Talk, width: int) -> None:
-    page = await talk.page(f"?turn={TURNS}", viewport={"width": width, "height": 844})
+async def test_no_width_scrolls_sideways(lookups: Talk, width: int) -> None:
+    page = await lookups.page(f"?turn={TURNS}", viewport={"width": width, "height": 844})
     await expect(page.get_by_text("byte for byte")).to_be_visible()
     await fits(page)
 
 
-async def test_the_gauge_of_the_list_and_of_the_page_is_the_same(talk: Talk) -> None:
+async def test_the_gauge_of_the_list_and_of_the_page_is_the_same(lookups: Talk) -> None:
     """Also where the next request would be measured by another limit than the last one was."""
-    await talk.guest.app.pool.execute("UPDATE sessions SET context_limit = 2 * context_limit")
-    page = await talk.page("?tab=context")
+    await lookups.guest.app.pool.execute("UPDATE sessions SET context_limit = 2 * context_limit")
+    page = await lookups.page("?tab=context")
     shown = await page.locator(".kpi", has_text="Context now").locator("b").inner_text()
     assert shown.endswith("\u202f%")
-    await page.goto(f"{talk.url}/dashboard/sessions")
-    row = page.locator("tr", has=page.locator(f"a[href$='{talk.session}']"))
+    await page.goto(f"{lookups.url}/dashboard/sessions")
+    row = page.locator("tr", has=page.locator(f"a[href$='{lookups.session}']"))
     await expect(row).to_contain_text(shown)
 
 
-async def test_summary_title_is_on_page_list_and_person(talk: Talk) -> None:
+async def test_summary_title_is_on_page_list_and_person(lookups: Talk) -> None:
     hostile = "<b onclick=x>Tea</b> & سلام, and a trip to Lisbon with a dog"
-    await talk.guest.app.pool.execute(
+    await lookups.guest.app.pool.execute(
         "UPDATE compactions SET ledger = ledger || jsonb_build_object('title', $1::text) WHERE active",
         hostile,
     )
-    page = await talk.page()
+    page = await lookups.page()
     await expect(page.locator("main h1 + p")).to_have_text(hostile)
     await pictures(page, "title-session")
-    await page.goto(f"{talk.url}/dashboard/sessions")
+    await page.goto(f"{lookups.url}/dashboard/sessions")
     await expect(page.locator("a.row-link")).to_contain_text(hostile)
     await pictures(page, "title-list")
-    person = await talk.guest.one("SELECT p.public_id FROM contacts p JOIN sessions s ON s.contact_id = p.id")
-    await page.goto(f"{talk.url}/dashboard/people/{person}")
+    person = await lookups.guest.one(
+        "SELECT p.public_id FROM contacts p JOIN sessions s ON s.contact_id = p.id"
+    )
+    await page.goto(f"{lookups.url}/dashboard/people/{person}")
     await expect(page.locator("a.row-link")).to_have_text(hostile)
     assert await look_for_faults(page) == []
     await pictures(page, "title-person")

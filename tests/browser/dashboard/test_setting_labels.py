@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from aiohttp import web
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Page, expect
 
-from shared.adapters.postgres.db.pool import open_pool
 from shared.config.settings import ORIGINS_NAME, load_settings
 from shared.core.ops.alerts import ADVICE, KINDS, PERMITTED
-from tests.browser.dashboard.people_dashboard import PeopleDashboard
+from tests.browser.dashboard.people_dashboard import Parts, PeopleDashboard
 from tests.browser.dashboard.place import TABS
 from tests.kit.dashboard import seed_work
-from tests.kit.dashboard.fixtures import NobodyListens, RunCommands
-from tests.kit.dashboard.people_seed import people
-from tests.kit.dashboard.serve import served
 
 pytestmark = pytest.mark.browser
 VARIABLE = re.compile(r"\b(?:EVERTALK|ANTHROPIC|OPENAI|TELEGRAM|CONTEXT)_[A-Z_]+")
@@ -37,23 +31,16 @@ REASON = "EVERTALK_SUMMARY_MODEL names no model, and EVERTALK_HTTP_PORT is taken
 
 
 @pytest.fixture
-async def dashboard(
-    database_url: str, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[PeopleDashboard]:
-    """Serve a dashboard over one person whose jobs, bot and alerts all have something to say."""
+def people_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parts:
+    """A folder of its own, with a key in it."""
     monkeypatch.setenv(ORIGINS_NAME, "")
     settings = load_settings(data_dir=tmp_path, secret_key="k" * 40)
-    pool = await open_pool(database_url, size=4)
-    async with pool.acquire() as connection:
-        crowd = await people(connection)
-    commands, news = RunCommands(), NobodyListens()
-    async with served(web.Application(), pool=pool, settings=settings, commands=commands, news=news) as url:
-        opened = PeopleDashboard(url=url, pool=pool, crowd=crowd, browser=browser)
-        yield opened
-        for context in opened.contexts:
-            await context.close()
-    await pool.close()
-    assert [one for one in opened.complaints if "the server responded" not in one] == []
+    return lambda pool: {"settings": settings}
+
+
+@pytest.fixture
+def tolerated() -> tuple[str, ...]:
+    return ("the server responded",)
 
 
 async def read_tabs(page: Page) -> dict[str, str]:
@@ -75,8 +62,8 @@ async def read_tabs(page: Page) -> dict[str, str]:
     return found
 
 
-async def test_no_page_or_tab_shows_the_name_of_a_variable(dashboard: PeopleDashboard) -> None:
-    pool = dashboard.pool
+async def test_no_page_or_tab_shows_the_name_of_a_variable(people_dashboard: PeopleDashboard) -> None:
+    pool = people_dashboard.pool
     await seed_work.jobs(pool)
     await pool.execute("UPDATE jobs SET last_error = $1 WHERE last_error <> ''", REASON)
     await pool.execute("UPDATE telegram_bots SET problem = $1", REASON)
@@ -93,19 +80,19 @@ async def test_no_page_or_tab_shows_the_name_of_a_variable(dashboard: PeopleDash
            SELECT min(id), 'telegram:' || $1::int, 'opened', 'failed', $2, 1, now() FROM alerts""",
         [(number, code) for number, code in enumerate(ADVICE, start=1)],
     )
-    page = await dashboard.operator("admin")
-    await page.goto(f"{dashboard.url}/dashboard/settings?section=caps")
+    page = await people_dashboard.operator("admin")
+    await page.goto(f"{people_dashboard.url}/dashboard/settings?section=caps")
     await page.get_by_label("Per day", exact=True).fill("2.50")
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_text("Saved. A running Evertalk")).to_be_visible()
-    maria = f"/dashboard/sessions/{dashboard.crowd.maria.public_id}"
+    maria = f"/dashboard/sessions/{people_dashboard.crowd.maria.public_id}"
     paths = [f"/dashboard{path}" for path in PAGES] + [f"{maria}?tab={tab}" for tab in TABS]
     person = await pool.fetchval(
-        "SELECT public_id FROM contacts WHERE id = $1", dashboard.crowd.maria.contact_id
+        "SELECT public_id FROM contacts WHERE id = $1", people_dashboard.crowd.maria.contact_id
     )
     shown: dict[tuple[str, str], list[str]] = {}
     for path in [*paths, f"/dashboard/people/{person}"]:
-        await page.goto(dashboard.url + path)
+        await page.goto(people_dashboard.url + path)
         for name, text in (await read_tabs(page)).items():
             shown[path, name] = VARIABLE.findall(text)
     everything = shown.pop(("/dashboard/settings", ALL_SETTINGS))
@@ -114,9 +101,9 @@ async def test_no_page_or_tab_shows_the_name_of_a_variable(dashboard: PeopleDash
     assert len(shown) >= len(paths) + len(TABS)
 
 
-async def test_refusal_of_a_request_names_settings_by_their_labels(dashboard: PeopleDashboard) -> None:
-    page = await dashboard.operator("admin")
-    await page.goto(f"{dashboard.url}/dashboard/settings?section=alerts")
+async def test_refusal_of_a_request_names_settings_by_their_labels(people_dashboard: PeopleDashboard) -> None:
+    page = await people_dashboard.operator("admin")
+    await page.goto(f"{people_dashboard.url}/dashboard/settings?section=alerts")
     form = page.locator("form.site-form").filter(has=page.get_by_label("Telegram chats"))
     await form.get_by_role("button", name="Test").click()
     trouble = form.get_by_role("alert")

@@ -34,7 +34,7 @@ def tolerated() -> tuple[str, ...]:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[RunningFake]:
+async def other_provider() -> AsyncIterator[RunningFake]:
     async with running_fake(wire="openai") as fake:
         yield fake
 
@@ -58,9 +58,11 @@ async def add_model(page: Page, server: RunningFake, name: str, key: str) -> Non
     await page.locator("fieldset").last.get_by_label("Key", exact=True).fill(key)
 
 
-async def test_a_model_of_another_server_is_added_tried_and_stored(house: House, server: RunningFake) -> None:
+async def test_a_model_of_another_server_is_added_tried_and_stored(
+    house: House, other_provider: RunningFake
+) -> None:
     page = await settings_of(house, "anna", "model")
-    await add_model(page, server, "mine", "good-key")
+    await add_model(page, other_provider, "mine", "good-key")
     row = page.locator("fieldset").last
     await row.get_by_role("button", name="List its models").click()
     await expect(row.get_by_role("status")).to_contain_text("The models are listed")
@@ -74,7 +76,7 @@ async def test_a_model_of_another_server_is_added_tried_and_stored(house: House,
         {
             "name": "mine",
             "wire": "openai",
-            "base_url": server.base_url,
+            "base_url": other_provider.base_url,
             "model": "claude-haiku-5-5",
             "window": 90000,
         }
@@ -85,7 +87,7 @@ async def test_a_model_of_another_server_is_added_tried_and_stored(house: House,
     await expect(key).to_have_attribute("placeholder", "set, never shown")
     await page.reload()
     row = page.locator("fieldset").last
-    await expect(row.get_by_label("Address")).to_have_value(server.base_url)
+    await expect(row.get_by_label("Address")).to_have_value(other_provider.base_url)
     await row.get_by_role("button", name="Test").click()
     await expect(row.get_by_role("status")).to_contain_text("It works: mine answered")
     await row.get_by_role("button", name="Remove").click()
@@ -137,12 +139,14 @@ async def test_stored_key_goes_nowhere_after_another_provider_is_chosen(house: H
     assert await stored(house, "OPENAI_BASE_URL") == "https://api.deepseek.com/v1"
 
 
-async def test_key_of_a_card_is_tried_with_the_servers_own_words(house: House, server: RunningFake) -> None:
+async def test_key_of_a_card_is_tried_with_the_servers_own_words(
+    house: House, other_provider: RunningFake
+) -> None:
     page = await settings_of(house, "anna", "model")
     await page.get_by_role("radio", name="Another server").check()
     address = page.get_by_label("Address", exact=True)
     await expect(address).to_be_focused()
-    await address.fill(server.base_url)
+    await address.fill(other_provider.base_url)
     await page.get_by_label("Key", exact=True).fill("bad-key")
     await page.get_by_label("Chat model").fill("claude-haiku-5-5")
     await page.get_by_role("button", name="Test", exact=True).click()
@@ -155,24 +159,26 @@ async def test_key_of_a_card_is_tried_with_the_servers_own_words(house: House, s
     assert await house.one("SELECT count(*) FROM stored_settings") == 0
 
 
-async def test_typed_key_follows_its_corrected_address(house: House, server: RunningFake) -> None:
+async def test_typed_key_follows_its_corrected_address(house: House, other_provider: RunningFake) -> None:
     page = await settings_of(house, "anna", "model")
-    await add_model(page, server, "mine", "")
+    await add_model(page, other_provider, "mine", "")
     row = page.locator("fieldset").last
     address = row.get_by_label("Address")
     await address.fill("http://127.0.0.1:9/v1")
     await row.get_by_label("Key", exact=True).fill("good-key")
-    await address.fill(server.base_url)
+    await address.fill(other_provider.base_url)
     await page.get_by_role("button", name="Save", exact=True).click()
     await expect(page.get_by_text(SAVED)).to_be_visible()
     key = page.locator("fieldset").last.get_by_label("Key", exact=True)
     await expect(key).to_have_attribute("placeholder", "set, never shown")
 
 
-async def test_invalid_list_entry_is_reported_in_its_row_and_kept(house: House, server: RunningFake) -> None:
+async def test_invalid_list_entry_is_reported_in_its_row_and_kept(
+    house: House, other_provider: RunningFake
+) -> None:
     page = await settings_of(house, "anna", "model")
-    await add_model(page, server, "one", "good-key")
-    await add_model(page, server, "two", "good-key")
+    await add_model(page, other_provider, "one", "good-key")
+    await add_model(page, other_provider, "two", "good-key")
     await page.locator("fieldset").last.get_by_label("Context window").fill("many")
     await page.get_by_role("button", name="Save", exact=True).click()
     row = page.locator("fieldset").last
@@ -204,9 +210,9 @@ async def test_a_second_bot_is_added_and_tried(house: House, monkeypatch: pytest
     await expect(page.locator("fieldset legend").last).to_have_text(f"Bot {TOKEN.partition(':')[0]}")
 
 
-async def test_rows_are_read_by_everybody_at_every_width(house: House, server: RunningFake) -> None:
+async def test_rows_are_read_by_everybody_at_every_width(house: House, other_provider: RunningFake) -> None:
     page = await house.operator("anna", "admin", "/dashboard/settings?section=model")
-    await add_model(page, server, "mine", "good-key")
+    await add_model(page, other_provider, "mine", "good-key")
     await fits(page)
     assert await look_in_both_schemes(page) == []
     await page.set_viewport_size({"width": 390, "height": 844})

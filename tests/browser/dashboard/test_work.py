@@ -50,7 +50,7 @@ class Work:
 
 
 @pytest.fixture
-async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+async def own_context(browser: Browser) -> AsyncIterator[BrowserContext]:
     opened = await browser.new_context(viewport={"width": 1360, "height": 900}, locale="en-GB")
     opened.set_default_timeout(WAIT_MS)
     yield opened
@@ -58,7 +58,7 @@ async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
 
 
 @pytest.fixture
-async def work(context: BrowserContext, database_url: str) -> AsyncIterator[Work]:
+async def work(own_context: BrowserContext, database_url: str) -> AsyncIterator[Work]:
     pool = await open_pool(database_url, size=4)
     maria, bob = await seed_work.jobs(pool), await seed_work.doubts(pool)
     bell: list[DueJob] = []
@@ -66,7 +66,7 @@ async def work(context: BrowserContext, database_url: str) -> AsyncIterator[Work
         web.Application(), pool=pool, settings=load_settings(), commands=None,
         job_admin=make_job_admin(pool, bell), news=NobodyListens(),
     ) as url:  # fmt: skip
-        page = await context.new_page()
+        page = await own_context.new_page()
         work = Work(url=url, page=page, pool=pool, maria=maria, bob=bob, bell=bell)
         page.on("console", lambda line: work.complaints.append(line.text) if line.type == "error" else None)
         page.on("pageerror", lambda error: work.complaints.append(str(error)))

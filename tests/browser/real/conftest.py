@@ -35,8 +35,14 @@ _DOUBLED = """
 
 
 @pytest.fixture
-async def url(database_url: str, redis_url: str) -> AsyncIterator[str]:
-    async with serving(database_url, redis_url) as url:
+def serving_options() -> dict[str, Any]:
+    """Settings of the server at `url`; a module overrides them."""
+    return {}
+
+
+@pytest.fixture
+async def url(database_url: str, redis_url: str, serving_options: dict[str, Any]) -> AsyncIterator[str]:
+    async with serving(database_url, redis_url, **serving_options) as url:
         yield url
 
 
@@ -61,7 +67,7 @@ async def serving(database_url: str, redis_url: str, **more: Any) -> AsyncIterat
 
 
 @pytest.fixture
-async def page(url: str, browser: Browser) -> AsyncIterator[Page]:
+async def chat(url: str, browser: Browser) -> AsyncIterator[Page]:
     complaints: list[str] = []
     own = await browser.new_context(locale="en-US")
     opened = await own.new_page()
@@ -77,14 +83,14 @@ async def page(url: str, browser: Browser) -> AsyncIterator[Page]:
 
 
 @pytest.fixture
-async def case(servers: EmbeddedServers, database_url: str, redis_url: str, run_folder: Any) -> Case:
+async def web_case(servers: EmbeddedServers, database_url: str, redis_url: str, run_folder: Any) -> Case:
     plant = Plant(servers=servers, folder=run_folder)
     name = database_url.partition("?")[0].rpartition("/")[2]
     return Case(plant=plant, database=name, redis_url=redis_url, port=free_port())
 
 
 @pytest.fixture
-async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+async def tabs(browser: Browser) -> AsyncIterator[BrowserContext]:
     """One person's browser, with as many tabs as they like."""
     context = await browser.new_context(locale="en-US")
     context.set_default_timeout(WITHIN_MS)

@@ -54,23 +54,23 @@ STEPS: tuple[tuple[str, Any], ...] = (
 @pytest.mark.row("F51")
 @pytest.mark.timeout(400)
 async def test_both_tabs_show_the_same_whatever_fails(
-    case: Case, context: BrowserContext, provider: RunningFake
+    web_case: Case, tabs: BrowserContext, provider: RunningFake
 ) -> None:
     await provider.reset()
     await provider.set_pace(PACE_MS)
     settings = {"ANTHROPIC_BASE_URL": provider.base_url, "ANTHROPIC_API_KEY": "a-key-for-the-fake"}
     async with (
-        case.web(**settings) as web,
-        TcpProxy(upstream=("127.0.0.1", case.port)) as line,
-        TcpProxy(upstream=("127.0.0.1", case.port)) as slow_line,
-        Person(case.port, name="other") as other,
+        web_case.web(**settings) as web,
+        TcpProxy(upstream=("127.0.0.1", web_case.port)) as line,
+        TcpProxy(upstream=("127.0.0.1", web_case.port)) as slow_line,
+        Person(web_case.port, name="other") as other,
     ):
         await other.ask("Good day.")
-        first, second = await _tab(context, line), await _tab(context, line)
+        first, second = await _tab(tabs, line), await _tab(tabs, line)
         said = await _says_through_every_break(first, second, line)
-        sleeper = await _never_reads(case, other)
+        sleeper = await _never_reads(web_case, other)
         await _welcomed_anew(line)
-        third = await _tab(context, slow_line)
+        third = await _tab(tabs, slow_line)
         await _shows_the_same(first, second, third, said=said)
         slow_line.replies = dripping(0.02, size=100)
         for page in (first, second):
@@ -81,9 +81,9 @@ async def test_both_tabs_show_the_same_whatever_fails(
         await _shows_the_same(first, second, said=said)
         sleeper.transport.abort()
         assert web.exits == []
-        await case.promises_hold(other)
+        await web_case.promises_hold(other)
     stored = "SELECT count(*) FROM entries WHERE author = 'person' AND NOT cid LIKE 'other%'"
-    assert await case.value(stored) == len(said)
+    assert await web_case.value(stored) == len(said)
 
 
 async def _tab(context: BrowserContext, line: TcpProxy) -> Page:

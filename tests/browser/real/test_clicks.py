@@ -61,11 +61,11 @@ class Person:
 
 
 @pytest.fixture
-async def person(database_url: str, url: str, context: BrowserContext) -> Person:
+async def clicker(database_url: str, url: str, tabs: BrowserContext) -> Person:
     connection = await asyncpg.connect(database_url)
     await connection.execute(MANY)
     await connection.close()
-    page = await context.new_page()
+    page = await tabs.new_page()
     await page.set_viewport_size({"width": 1280, "height": 780})
     await page.goto(f"{url}/chat")
     await expect(page.get_by_role("textbox", name="Message")).to_be_visible()
@@ -167,9 +167,9 @@ def read_table() -> dict[str, tuple[int, int | None]]:
     }
 
 
-async def test_tasks_of_visitors_take_the_documented_clicks(person: Person) -> None:
+async def test_tasks_of_visitors_take_the_documented_clicks(clicker: Person) -> None:
     documented = {task: ours for task, (ours, _) in read_table().items() if task != "stop an answer"}
-    assert await do_tasks(person) == documented
+    assert await do_tasks(clicker) == documented
 
 
 def test_no_task_takes_more_clicks_than_in_the_best_peer() -> None:

@@ -17,7 +17,7 @@ MANY = 'UPDATE sites SET config = config || \'{"conversations": "many"}\''
 
 
 @pytest.fixture
-async def many(database_url: str, url: str) -> str:
+async def many_talks(database_url: str, url: str) -> str:
     """Before anybody asks how the site looks."""
     connection = await asyncpg.connect(database_url)
     await connection.execute(MANY)
@@ -36,8 +36,10 @@ async def opened(context: BrowserContext, url: str) -> Page:
     return page
 
 
-async def test_a_person_begins_another_conversation_and_goes_back(many: str, context: BrowserContext) -> None:
-    page = await opened(context, many)
+async def test_a_person_begins_another_conversation_and_goes_back(
+    many_talks: str, tabs: BrowserContext
+) -> None:
+    page = await opened(tabs, many_talks)
     await ask(page, "My cat is called Miso.")
     await choose(page, "New conversation")
     await expect(page.locator("article")).to_have_count(0)
@@ -61,11 +63,11 @@ async def test_a_person_begins_another_conversation_and_goes_back(many: str, con
 
 
 async def test_two_tabs_have_two_conversations_and_list_marks_unread(
-    many: str, context: BrowserContext
+    many_talks: str, tabs: BrowserContext
 ) -> None:
-    page = await opened(context, many)
+    page = await opened(tabs, many_talks)
     await ask(page, "One thing.")
-    tab = await opened(context, many)
+    tab = await opened(tabs, many_talks)
     await expect(tab.locator("article")).to_have_count(2)
     await choose(tab, "New conversation")
     await expect(tab.locator("article")).to_have_count(0)
@@ -79,8 +81,10 @@ async def test_two_tabs_have_two_conversations_and_list_marks_unread(
     await expect(page.get_by_role("navigation", name="Conversations").locator("li")).to_have_count(2)
 
 
-async def test_list_of_conversations_is_a_sidebar_on_wide_screens(many: str, context: BrowserContext) -> None:
-    page = await opened(context, many)
+async def test_list_of_conversations_is_a_sidebar_on_wide_screens(
+    many_talks: str, tabs: BrowserContext
+) -> None:
+    page = await opened(tabs, many_talks)
     await page.set_viewport_size(WIDE)
     side = page.get_by_role("navigation", name="Conversations")
     await expect(side.get_by_role("button", name="New conversation")).to_be_visible()
@@ -105,8 +109,10 @@ async def test_list_of_conversations_is_a_sidebar_on_wide_screens(many: str, con
     await expect(page.locator("article.person .body")).to_have_text("My cat is called Miso.")
 
 
-async def test_list_of_conversations_is_a_panel_on_small_screens(many: str, context: BrowserContext) -> None:
-    page = await opened(context, many)
+async def test_list_of_conversations_is_a_panel_on_small_screens(
+    many_talks: str, tabs: BrowserContext
+) -> None:
+    page = await opened(tabs, many_talks)
     await page.set_viewport_size(SMALL)
     await ask(page, "My cat is called Miso.")
     await expect(page.get_by_role("navigation", name="Conversations")).to_be_hidden()
@@ -119,16 +125,16 @@ async def test_list_of_conversations_is_a_panel_on_small_screens(many: str, cont
     await expect(panel).to_be_hidden()
 
 
-async def test_one_conversation_has_no_sidebar(url: str, context: BrowserContext) -> None:
-    page = await opened(context, url)
+async def test_one_conversation_has_no_sidebar(url: str, tabs: BrowserContext) -> None:
+    page = await opened(tabs, url)
     await ask(page, "My cat is called Miso.")
     await expect(page.get_by_role("navigation")).to_have_count(0)
 
 
 async def test_fork_begins_a_copy_up_to_the_message_and_leads_back(
-    many: str, context: BrowserContext
+    many_talks: str, tabs: BrowserContext
 ) -> None:
-    page = await opened(context, many)
+    page = await opened(tabs, many_talks)
     await page.set_viewport_size(WIDE)
     await ask(page, "My cat is called Miso.")
     await ask(page, "My dog is called Rex.")
@@ -151,8 +157,10 @@ async def test_fork_begins_a_copy_up_to_the_message_and_leads_back(
     )
 
 
-async def test_fork_at_a_question_returns_it_to_be_written_again(many: str, context: BrowserContext) -> None:
-    page = await opened(context, many)
+async def test_fork_at_a_question_returns_it_to_be_written_again(
+    many_talks: str, tabs: BrowserContext
+) -> None:
+    page = await opened(tabs, many_talks)
     await ask(page, "My cat is called Miso.")
     await ask(page, "My dog is called Rex.")
     question = page.locator("article.person").last
@@ -166,9 +174,9 @@ async def test_fork_at_a_question_returns_it_to_be_written_again(many: str, cont
 
 
 async def test_fork_is_not_offered_where_a_visitor_has_one_conversation(
-    url: str, context: BrowserContext
+    url: str, tabs: BrowserContext
 ) -> None:
-    page = await opened(context, url)
+    page = await opened(tabs, url)
     await ask(page, "My cat is called Miso.")
     await page.locator("article.assistant").hover()
     await expect(page.get_by_role("button", name="Copy").first).to_be_visible()

@@ -10,40 +10,40 @@ from tests.browser.real.hands import ask, choose, delete, edit, edit_older
 pytestmark = pytest.mark.browser
 
 
-async def test_the_last_message_is_edited_and_the_former_version_can_be_seen(page: Page) -> None:
-    await ask(page, "My cat is called Miso.")
-    await ask(page, "What is my dog called?")
-    await expect(page.get_by_role("button", name="Edit", exact=True)).to_have_count(2)
-    former = await page.locator("article.assistant").last.locator(".body").inner_text()
-    await edit(page, "What is my cat called?")
-    await expect(page.locator("article.assistant").last).to_contain_text("Miso")
-    await expect(page.locator("article.person .body")).to_have_text(
+async def test_the_last_message_is_edited_and_the_former_version_can_be_seen(chat: Page) -> None:
+    await ask(chat, "My cat is called Miso.")
+    await ask(chat, "What is my dog called?")
+    await expect(chat.get_by_role("button", name="Edit", exact=True)).to_have_count(2)
+    former = await chat.locator("article.assistant").last.locator(".body").inner_text()
+    await edit(chat, "What is my cat called?")
+    await expect(chat.locator("article.assistant").last).to_contain_text("Miso")
+    await expect(chat.locator("article.person .body")).to_have_text(
         ["My cat is called Miso.", "What is my cat called?"]
     )
-    await expect(page.get_by_role("textbox", name="Message")).to_be_focused()
+    await expect(chat.get_by_role("textbox", name="Message")).to_be_focused()
     for _ in range(2):
-        await expect(page.locator("article")).to_have_count(4)
-        await page.get_by_role("button", name="Edited").click()
-        version = page.locator(".version")
+        await expect(chat.locator("article")).to_have_count(4)
+        await chat.get_by_role("button", name="Edited").click()
+        version = chat.locator(".version")
         await expect(version).to_contain_text("What is my dog called?")
         await expect(version).to_contain_text(former.splitlines()[0])
-        await page.reload()
-    await edit(page, "And who is Miso?")
-    await expect(page.locator("article.person .body").last).to_have_text("And who is Miso?")
-    await page.get_by_role("button", name="Edited").click()
-    await expect(page.locator(".version")).to_have_count(2)
-    await choose(page, "New conversation")
-    await page.get_by_role("button", name="Start a new conversation").click()
-    message = page.locator("article.person").last
+        await chat.reload()
+    await edit(chat, "And who is Miso?")
+    await expect(chat.locator("article.person .body").last).to_have_text("And who is Miso?")
+    await chat.get_by_role("button", name="Edited").click()
+    await expect(chat.locator(".version")).to_have_count(2)
+    await choose(chat, "New conversation")
+    await chat.get_by_role("button", name="Start a new conversation").click()
+    message = chat.locator("article.person").last
     await edit_older(message, "And who was Miso?")
     await expect(message.locator(".body")).to_have_text("And who was Miso?")
-    await expect(page.locator("article.assistant")).to_have_count(2)
+    await expect(chat.locator("article.assistant")).to_have_count(2)
 
 
 async def test_cancelled_edit_changes_nothing_and_saved_edit_reaches_both_tabs(
-    context: BrowserContext, url: str
+    tabs: BrowserContext, url: str
 ) -> None:
-    page = await context.new_page()
+    page = await tabs.new_page()
     await page.goto(f"{url}/chat")
     await ask(page, "One thing.")
     await page.get_by_role("button", name="Edit", exact=True).click()
@@ -52,7 +52,7 @@ async def test_cancelled_edit_changes_nothing_and_saved_edit_reaches_both_tabs(
     await box.press("Escape")
     await expect(box).to_have_count(0)
     await expect(page.locator("article.person .body")).to_have_text("One thing.")
-    tab = await context.new_page()
+    tab = await tabs.new_page()
     await tab.goto(f"{url}/chat")
     await expect(tab.locator("article.assistant")).to_have_count(1)
     await page.get_by_role("button", name="Edit", exact=True).click()
@@ -64,14 +64,12 @@ async def test_cancelled_edit_changes_nothing_and_saved_edit_reaches_both_tabs(
         await expect(one.locator("article.assistant[data-status=sent]")).to_have_count(1)
 
 
-async def test_older_message_is_edited_and_deleted_in_each_open_tab(
-    context: BrowserContext, url: str
-) -> None:
-    page = await context.new_page()
+async def test_older_message_is_edited_and_deleted_in_each_open_tab(tabs: BrowserContext, url: str) -> None:
+    page = await tabs.new_page()
     await page.goto(f"{url}/chat")
     await ask(page, "My cat is called Miso.")
     await ask(page, "Good morning.")
-    tab = await context.new_page()
+    tab = await tabs.new_page()
     await tab.goto(f"{url}/chat")
     await expect(tab.locator("article.assistant")).to_have_count(2)
     for text in ("My cat is called Mimi.", "My cat is called Momo."):

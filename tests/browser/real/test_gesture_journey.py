@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +13,7 @@ from playwright.async_api import BrowserContext, FilePayload, Locator, Page, exp
 
 from tests.acceptance.gestures import Meanings
 from tests.browser.patience import WAIT_MS
-from tests.browser.real.conftest import serving
 from tests.browser.real.hands import choose, delete, edit, edit_older, give
-from tests.kit.fakes.messages_api import running_fake
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.fakes.transcriptions.harness import RunningTranscriptions
 from tests.kit.fakes.transcriptions.recordings import recording
@@ -44,24 +41,11 @@ SCRIPT: list[dict[str, Any]] = [
 KINDS = {one.name: one for one in FILES}
 
 
-@pytest.fixture(scope="module")
-def provider() -> Any:
-    fake = running_fake()
-    fake.start()
-    yield fake
-    fake.close()
-
-
 @pytest.fixture
-async def url(
-    database_url: str, redis_url: str, provider: RunningFake, transcriptions: RunningTranscriptions
-) -> AsyncIterator[str]:
-    await provider.reset()
-    await provider.script(SCRIPT)
+async def serving_options(fake: RunningFake, transcriptions: RunningTranscriptions) -> dict[str, Any]:
+    await fake.script(SCRIPT)
     spoken = {name.removeprefix("EVERTALK_").lower(): text for name, text in transcriptions.settings.items()}
-    model = {"anthropic_api_key": "test-key", "anthropic_base_url": provider.base_url}
-    async with serving(database_url, redis_url, **spoken, **model) as url:
-        yield url
+    return {**spoken, "anthropic_api_key": "test-key", "anthropic_base_url": fake.base_url}
 
 
 @dataclass(slots=True)
@@ -304,9 +288,9 @@ async def send_files(journey: Journey) -> None:
 
 @pytest.mark.timeout(300)
 async def test_request_after_forty_gestures_on_page_shows_each_meaning(
-    url: str, context: BrowserContext, provider: RunningFake
+    url: str, tabs: BrowserContext, fake: RunningFake
 ) -> None:
-    page = await context.new_page()
+    page = await tabs.new_page()
     page.set_default_timeout(WAIT_MS)
     await page.goto(f"{url}/chat")
     await expect(page.get_by_role("button", name="Menu")).to_be_visible(timeout=WITHIN_MS)
@@ -322,7 +306,7 @@ async def test_request_after_forty_gestures_on_page_shows_each_meaning(
     await send_files(journey)
     await journey.say("ask", "What have we talked about?")
     await choose(page, "Download (Markdown)")
-    asked = [one["body"] for one in await provider.requests() if one["kind"] == "chat"]
+    asked = [one["body"] for one in await fake.requests() if one["kind"] == "chat"]
     blocks = [one for message in asked[-1]["messages"] for one in message["content"]]
     text = "\n".join(one.get("text", "") for one in blocks if isinstance(one, dict))
     system = json.dumps(asked[-1]["system"], ensure_ascii=False)

@@ -13,30 +13,30 @@ pytestmark = pytest.mark.browser
 REMEMBER = "Remember that my dog Bertil is allergic to chicken."
 
 
-async def test_starters_of_the_demo_go_after_the_first_use(page: Page) -> None:
-    guide, answers = page.get_by_role("region", name="Try it"), page.locator("article.assistant")
+async def test_starters_of_the_demo_go_after_the_first_use(chat: Page) -> None:
+    guide, answers = chat.get_by_role("region", name="Try it"), chat.locator("article.assistant")
     await expect(guide).to_contain_text("one conversation that never ends; until a model key is set")
     await expect(guide.get_by_role("button")).to_have_text(
         ["Show me a year of conversation", "What can you do?", REMEMBER]
     )
-    await photograph(page, "guide-begin")
-    assert await look_for_faults(page) == []
+    await photograph(chat, "guide-begin")
+    assert await look_for_faults(chat) == []
     await guide.get_by_role("button", name=REMEMBER).click()
-    await expect(answers.and_(page.locator("[data-status=sent]")).last).to_contain_text("I saved a note")
+    await expect(answers.and_(chat.locator("[data-status=sent]")).last).to_contain_text("I saved a note")
     await expect(guide).to_be_hidden()
-    await expect(page.get_by_role("textbox", name="Message")).to_be_focused()
-    await photograph(page, "guide-gone")
-    await page.reload()
+    await expect(chat.get_by_role("textbox", name="Message")).to_be_focused()
+    await photograph(chat, "guide-gone")
+    await chat.reload()
     await expect(answers).to_have_count(1)
     await expect(guide).to_be_hidden()
 
 
-async def test_starters_of_the_demo_go_after_a_typed_message(page: Page) -> None:
-    guide, box = page.get_by_role("region", name="Try it"), page.get_by_role("textbox", name="Message")
+async def test_starters_of_the_demo_go_after_a_typed_message(chat: Page) -> None:
+    guide, box = chat.get_by_role("region", name="Try it"), chat.get_by_role("textbox", name="Message")
     await expect(guide).to_be_visible()
     await box.fill("Hello")
     await box.press("Enter")
-    await expect(page.locator("article.assistant[data-status=sent]")).to_have_count(1)
+    await expect(chat.locator("article.assistant[data-status=sent]")).to_have_count(1)
     await expect(guide).to_be_hidden()
 
 

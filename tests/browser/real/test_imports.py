@@ -46,11 +46,11 @@ def export(tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("working")
-async def test_export_is_imported_found_and_undone(page: Page, export: Path) -> None:
-    await ask(page, "Good morning.")
-    await choose(page, "Import conversations")
-    panel = page.get_by_role("dialog", name="Import conversations")
-    assert await look_for_faults(page) == []
+async def test_export_is_imported_found_and_undone(chat: Page, export: Path) -> None:
+    await ask(chat, "Good morning.")
+    await choose(chat, "Import conversations")
+    panel = chat.get_by_role("dialog", name="Import conversations")
+    assert await look_for_faults(chat) == []
     await panel.locator("input[type=file]").set_input_files(export)
     await expect(panel.get_by_role("status")).to_contain_text("4,000 messages in 1 chats. Import them?")
     await expect(panel.get_by_role("status")).to_contain_text("Mar 4, 2021")
@@ -61,7 +61,7 @@ async def test_export_is_imported_found_and_undone(page: Page, export: Path) -> 
     await expect(made).to_contain_text("Being summarised: 0 %")
     await made.get_by_role("button", name="Stop the summaries").click()
     await expect(made).to_contain_text("Summaries stopped at 0 %. Everything can still be found.")
-    assert await look_for_faults(page) == []
+    assert await look_for_faults(chat) == []
     await made.get_by_role("button", name="Summarise", exact=True).click()
     await expect(made).to_contain_text("Being summarised: 0 %")
     await made.get_by_role("button", name="Undo").click()
@@ -72,7 +72,7 @@ async def test_export_is_imported_found_and_undone(page: Page, export: Path) -> 
 
 
 @pytest.mark.usefixtures("working")
-async def test_interrupted_upload_resumes_with_the_same_file(page: Page, export: Path) -> None:
+async def test_interrupted_upload_resumes_with_the_same_file(chat: Page, export: Path) -> None:
     starts: list[str] = []
     held = asyncio.Event()
 
@@ -83,14 +83,14 @@ async def test_interrupted_upload_resumes_with_the_same_file(page: Page, export:
         else:
             await route.continue_()
 
-    await ask(page, "Good morning.")
-    await page.route("**/api/v1/imports/*?start=*", hold)
-    await choose(page, "Import conversations")
-    panel = page.get_by_role("dialog", name="Import conversations")
+    await ask(chat, "Good morning.")
+    await chat.route("**/api/v1/imports/*?start=*", hold)
+    await choose(chat, "Import conversations")
+    panel = chat.get_by_role("dialog", name="Import conversations")
     await panel.locator("input[type=file]").set_input_files(export)
     await held.wait()
-    await page.reload()
-    await choose(page, "Import conversations")
+    await chat.reload()
+    await choose(chat, "Import conversations")
     await expect(panel.get_by_role("status")).to_contain_text("Choose the same file to resume it.")
     await panel.locator("input[type=file]").set_input_files(export)
     await expect(panel.get_by_role("button", name="Import", exact=True)).to_be_visible()
@@ -100,12 +100,12 @@ async def test_interrupted_upload_resumes_with_the_same_file(page: Page, export:
 
 
 @pytest.mark.usefixtures("working")
-async def test_wrong_file_is_refused_in_plain_words(page: Page, tmp_path: Path) -> None:
+async def test_wrong_file_is_refused_in_plain_words(chat: Page, tmp_path: Path) -> None:
     wrong = tmp_path / "photo.zip"
     wrong.write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
-    await ask(page, "Good morning.")
-    await choose(page, "Import conversations")
-    panel = page.get_by_role("dialog", name="Import conversations")
+    await ask(chat, "Good morning.")
+    await choose(chat, "Import conversations")
+    panel = chat.get_by_role("dialog", name="Import conversations")
     await panel.locator("input[type=file]").set_input_files(wrong)
     await expect(panel.get_by_role("status")).to_have_text(
         "This is no export of Telegram, ChatGPT, Claude or WhatsApp."

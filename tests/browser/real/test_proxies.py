@@ -47,36 +47,36 @@ async def say(page: Page, words: str) -> None:
 @pytest.mark.parametrize("network", rest_at_night(NETWORKS, by_day=("cuts what takes three seconds",)))
 @pytest.mark.timeout(200)
 async def test_talk_goes_by_polls_where_nothing_else_passes(
-    case: Case, context: BrowserContext, provider: RunningFake, network: str
+    web_case: Case, tabs: BrowserContext, provider: RunningFake, network: str
 ) -> None:
     await provider.reset()
     await provider.set_pace(150)
-    async with case.web(**settings_of(provider)), RunningProxy(upstream=case.port) as proxy:
+    async with web_case.web(**settings_of(provider)), RunningProxy(upstream=web_case.port) as proxy:
         await proxy.set_rules(**NETWORKS[network])
-        page = await context.new_page()
+        page = await tabs.new_page()
         await page.goto(f"{proxy.origin}/chat")
         await say(page, "Is anybody there?")
         draft = page.locator("article.assistant[data-status=draft] .body")
         await expect(draft).to_contain_text(" ", timeout=WITHIN_MS)  # it grows before it is whole
-        await wait_until_equal(case, [page], network)
+        await wait_until_equal(web_case, [page], network)
         await say(page, "And again?")
         await expect(page.locator("article.assistant[data-status=sent]")).to_have_count(2, timeout=WITHIN_MS)
-        await wait_until_equal(case, [page], network)
+        await wait_until_equal(web_case, [page], network)
         seen = await proxy.seen()
         assert seen["polls"] > 2
         assert "sockets" not in seen
         await page.goto("about:blank")
-    assert await case.value("SELECT count(*) FROM entries WHERE author = 'person'") == 2
+    assert await web_case.value("SELECT count(*) FROM entries WHERE author = 'person'") == 2
 
 
 @pytest.mark.timeout(200)
 async def test_talk_moves_back_to_the_socket_when_the_proxy_lets_it(
-    case: Case, context: BrowserContext, provider: RunningFake
+    web_case: Case, tabs: BrowserContext, provider: RunningFake
 ) -> None:
     await provider.reset()
-    async with case.web(**settings_of(provider)), RunningProxy(upstream=case.port) as proxy:
+    async with web_case.web(**settings_of(provider)), RunningProxy(upstream=web_case.port) as proxy:
         await proxy.set_rules(upgrades="refused", streams="headers")
-        page = await context.new_page()
+        page = await tabs.new_page()
         await page.goto(f"{proxy.origin}/chat")
         await say(page, "By polls.")
         await expect(page.locator("article.assistant[data-status=sent]")).to_have_count(1, timeout=WITHIN_MS)
@@ -87,7 +87,7 @@ async def test_talk_moves_back_to_the_socket_when_the_proxy_lets_it(
                 await asyncio.sleep(0.1)
         await say(page, "By the socket.")
         await expect(page.locator("article.assistant[data-status=sent]")).to_have_count(2, timeout=WITHIN_MS)
-        await wait_until_equal(case, [page], "after the move")
+        await wait_until_equal(web_case, [page], "after the move")
         await page.goto("about:blank")
 
 
@@ -164,14 +164,14 @@ async def weather_the_storms(
 
 @pytest.mark.timeout(300)
 async def test_few_storms_behind_a_proxy_lose_and_double_nothing(
-    case: Case, context: BrowserContext, provider: RunningFake
+    web_case: Case, tabs: BrowserContext, provider: RunningFake
 ) -> None:
-    await weather_the_storms(case, context, provider, storms=5)
+    await weather_the_storms(web_case, tabs, provider, storms=5)
 
 
 @pytest.mark.night
 @pytest.mark.timeout(120 + 20 * STORMS)
 async def test_storms_behind_a_proxy_lose_and_double_nothing(
-    case: Case, context: BrowserContext, provider: RunningFake
+    web_case: Case, tabs: BrowserContext, provider: RunningFake
 ) -> None:
-    await weather_the_storms(case, context, provider, storms=STORMS)
+    await weather_the_storms(web_case, tabs, provider, storms=STORMS)

@@ -38,16 +38,16 @@ async def _work(app: App) -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_a_year_is_played_summarised_looked_at_and_removed(page: Page) -> None:
+async def test_a_year_is_played_summarised_looked_at_and_removed(chat: Page) -> None:
     guide, messages = (
-        page.get_by_role("region", name="Try it"),
-        page.locator("article > .meta[data-sample=Sample]"),
+        chat.get_by_role("region", name="Try it"),
+        chat.locator("article > .meta[data-sample=Sample]"),
     )
-    answers, card = page.locator("article.assistant[data-status=sent]"), page.locator(".card")
+    answers, card = chat.locator("article.assistant[data-status=sent]"), chat.locator(".card")
 
     await guide.get_by_role("button", name="Show me a year of conversation").click()
     began = time.perf_counter()
-    await expect(page.locator("article.result")).to_contain_text("written for this demo")
+    await expect(chat.locator("article.result")).to_contain_text("written for this demo")
     await expect(guide).to_contain_text("is being played")
     await expect(card).to_contain_text("→", timeout=PLAYED_MS)
     await expect(guide).to_contain_text("Earlier conversation was summarised")
@@ -56,30 +56,30 @@ async def test_a_year_is_played_summarised_looked_at_and_removed(page: Page) -> 
     # A figure for `pytest -s`; a slow machine may take longer.
     print(f"sample: summary after {summarised:.1f} s, end after {time.perf_counter() - began:.1f} s")
     await expect(messages).to_have_count(2 * len(load_year()))
-    await photograph(page, "sample-ended")
-    assert await look_for_faults(page) == []
+    await photograph(chat, "sample-ended")
+    assert await look_for_faults(chat) == []
 
     await guide.get_by_role("button", name="Ask about the beginning").click()
     await expect(answers.last).to_contain_text("Saffron must never get fish")
     await guide.get_by_role("button", name="See the originals").click()
     await card.get_by_role("button", name="Earlier messages").click()
     await expect(card.get_by_role("tabpanel", name="Original")).to_contain_text("I'm Nora, I live in Bergen")
-    await photograph(page, "sample-originals")
+    await photograph(chat, "sample-originals")
     await guide.get_by_role("button", name="Undo the summary").click()
     await expect(card).to_have_count(0)
     await guide.get_by_role("button", name="Pin the answer").click()
-    await expect(page.locator("article.result").last).to_contain_text("inned")
+    await expect(chat.locator("article.result").last).to_contain_text("inned")
     await guide.get_by_role("button", name="What do you remember?").click()
-    await expect(page.locator("article.result").last).to_contain_text("fish")
-    await photograph(page, "sample-remembered")
+    await expect(chat.locator("article.result").last).to_contain_text("fish")
+    await photograph(chat, "sample-remembered")
 
     await guide.get_by_role("button", name="Remove the sample").click()
-    await expect(page.locator("article.result").last).to_contain_text("The sample is deleted")
+    await expect(chat.locator("article.result").last).to_contain_text("The sample is deleted")
     await expect(messages).to_have_count(0)
-    await expect(page.get_by_text("Saffron")).to_have_count(0)
-    await photograph(page, "sample-removed")
-    await page.reload()
-    await expect(page.locator("article.result").last).to_contain_text("The sample is deleted")
-    await expect(page.get_by_text("I'm Nora")).to_have_count(0)
-    await expect(page.get_by_text("Saffron")).to_have_count(0)
-    await expect(page.get_by_text("[erased]")).to_have_count(0)
+    await expect(chat.get_by_text("Saffron")).to_have_count(0)
+    await photograph(chat, "sample-removed")
+    await chat.reload()
+    await expect(chat.locator("article.result").last).to_contain_text("The sample is deleted")
+    await expect(chat.get_by_text("I'm Nora")).to_have_count(0)
+    await expect(chat.get_by_text("Saffron")).to_have_count(0)
+    await expect(chat.get_by_text("[erased]")).to_have_count(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import asyncpg
 import pytest
@@ -20,14 +21,12 @@ LISTEN, STOP = "Listen", "Stop playing"
 
 
 @pytest.fixture
-async def url(database_url: str, redis_url: str, speech: RunningSpeech) -> AsyncIterator[str]:
-    settings = {name.removeprefix("EVERTALK_").lower(): text for name, text in speech.settings.items()}
-    async with serving(database_url, redis_url, **settings) as url:
-        yield url
+def serving_options(speech: RunningSpeech) -> dict[str, Any]:
+    return {name.removeprefix("EVERTALK_").lower(): text for name, text in speech.settings.items()}
 
 
 @pytest.fixture
-async def page(url: str, browser: Browser) -> AsyncIterator[Page]:
+async def talking(url: str, browser: Browser) -> AsyncIterator[Page]:
     own = await browser.new_context(locale="en-US", viewport={"width": 390, "height": 844})
     own.set_default_timeout(WAIT_MS)
     page = await own.new_page()
@@ -39,20 +38,20 @@ async def page(url: str, browser: Browser) -> AsyncIterator[Page]:
 
 
 async def test_an_answer_is_played_on_a_press_and_paid_once(
-    page: Page, speech: RunningSpeech, database_url: str
+    talking: Page, speech: RunningSpeech, database_url: str
 ) -> None:
-    listen, stop = (page.get_by_role("button", name=name, exact=True) for name in (LISTEN, STOP))
+    listen, stop = (talking.get_by_role("button", name=name, exact=True) for name in (LISTEN, STOP))
     await expect(listen).to_have_count(1)
     assert await speech.requests() == []
     await listen.focus()
-    await page.keyboard.press("Enter")
+    await talking.keyboard.press("Enter")
     await expect(stop).to_be_focused()
-    assert await look_for_faults(page) == []
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert await look_for_faults(talking) == []
+    assert await talking.evaluate("document.documentElement.scrollWidth <= innerWidth")
     await expect(listen).to_be_visible()
     [asked] = await speech.requests()
     assert (asked["response_format"], "Miso" in asked["input"]) == ("mp3", True)
-    await page.reload()
+    await talking.reload()
     await listen.click()
     await expect(stop).to_be_visible()
     await stop.click()
@@ -64,13 +63,13 @@ async def test_an_answer_is_played_on_a_press_and_paid_once(
     await connection.close()
 
 
-async def test_a_failure_is_said_and_the_next_press_tries_again(page: Page, speech: RunningSpeech) -> None:
-    listen = page.get_by_role("button", name=LISTEN, exact=True)
+async def test_a_failure_is_said_and_the_next_press_tries_again(talking: Page, speech: RunningSpeech) -> None:
+    listen = talking.get_by_role("button", name=LISTEN, exact=True)
     await speech.next({"status": 400, "message": "no"})
     await listen.click()
-    await expect(page.get_by_role("alert")).to_have_text("This cannot be read aloud just now.")
+    await expect(talking.get_by_role("alert")).to_have_text("This cannot be read aloud just now.")
     await listen.click()
-    await expect(page.get_by_role("button", name=STOP, exact=True)).to_be_visible()
+    await expect(talking.get_by_role("button", name=STOP, exact=True)).to_be_visible()
     # The button is one to stop before the server has been asked.
     asked = len(await speech.requests())
     async with asyncio.timeout(WAIT_MS / 1_000):

@@ -93,25 +93,25 @@ class Weather:
 @pytest.mark.night
 @pytest.mark.timeout(120 + 20 * STORMS)
 async def test_after_storms_both_tabs_equal_the_database_in_id_and_order(
-    case: Case, context: BrowserContext, provider: RunningFake
+    web_case: Case, tabs: BrowserContext, provider: RunningFake
 ) -> None:
     await provider.reset()
     await provider.set_pace(PACE_MS)
     settings = {"ANTHROPIC_BASE_URL": provider.base_url, "ANTHROPIC_API_KEY": "a-key-for-the-fake"}
-    async with case.web(**settings), TcpProxy(upstream=("127.0.0.1", case.port)) as line:
-        tabs = [await context.new_page() for _ in range(2)]
-        for page in tabs:
+    async with web_case.web(**settings), TcpProxy(upstream=("127.0.0.1", web_case.port)) as line:
+        pages = [await tabs.new_page() for _ in range(2)]
+        for page in pages:
             await page.goto(f"http://127.0.0.1:{line.port}/chat")
             await page.get_by_role("textbox", name="Message").wait_for()
-        weather = Weather(line, tabs, seed=SEED)
+        weather = Weather(line, pages, seed=SEED)
         for number in range(STORMS):
             await weather.storm()
-            await wait_until_equal(case, tabs, f"storm {number}")
-        states = [await page.locator("article").evaluate_all(STATES) for page in tabs]
-        kept = [await page.evaluate("Object.entries(localStorage)") for page in tabs]
-        for page in tabs:
+            await wait_until_equal(web_case, pages, f"storm {number}")
+        states = [await page.locator("article").evaluate_all(STATES) for page in pages]
+        kept = [await page.evaluate("Object.entries(localStorage)") for page in pages]
+        for page in pages:
             await page.goto("about:blank")  # its line would else be looked for where the proxy no longer is
-        stored = await case.value("SELECT array_agg(words) FROM entry_rows WHERE author = 'person'")
+        stored = await web_case.value("SELECT array_agg(words) FROM entry_rows WHERE author = 'person'")
         missing = {weather.words(number) for number in range(1, weather.said + 1)} - set(stored)
         assert not missing, f"{missing} of {weather.said}: {states}, {kept}"
         assert len(stored) == weather.said

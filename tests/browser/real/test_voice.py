@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, expect
@@ -21,16 +22,13 @@ HEARD = {"text": "My cat is called Miso."}
 
 
 @pytest.fixture
-async def url(database_url: str, redis_url: str, transcriptions: RunningTranscriptions) -> AsyncIterator[str]:
-    settings = {
-        name.removeprefix("EVERTALK_").lower(): text for name, text in transcriptions.settings.items()
-    }
-    async with serving(database_url, redis_url, **settings, transcribe_most_minutes=0.05) as url:
-        yield url
+def serving_options(transcriptions: RunningTranscriptions) -> dict[str, Any]:
+    spoken = {name.removeprefix("EVERTALK_").lower(): text for name, text in transcriptions.settings.items()}
+    return {**spoken, "transcribe_most_minutes": 0.05}
 
 
 @pytest.fixture
-async def person(url: str, whole_browser: Browser) -> AsyncIterator[BrowserContext]:
+async def telephone(url: str, whole_browser: Browser) -> AsyncIterator[BrowserContext]:
     """With a telephone, and a microphone that the page may use."""
     own = await whole_browser.new_context(
         locale="en-US", viewport={"width": 390, "height": 844}, permissions=["microphone"]
@@ -56,9 +54,9 @@ async def speak(page: Page) -> None:
 
 
 async def test_what_is_said_is_heard_answered_played_and_corrected(
-    person: BrowserContext, url: str, transcriptions: RunningTranscriptions
+    telephone: BrowserContext, url: str, transcriptions: RunningTranscriptions
 ) -> None:
-    page = await open_chat(person, url)
+    page = await open_chat(telephone, url)
     await transcriptions.next(HEARD)
     await speak(page)
     assert await look_for_faults(page) == []
@@ -84,9 +82,9 @@ async def test_what_is_said_is_heard_answered_played_and_corrected(
 
 
 async def test_a_failure_is_said_and_the_recording_waits_for_another_try(
-    person: BrowserContext, url: str, transcriptions: RunningTranscriptions
+    telephone: BrowserContext, url: str, transcriptions: RunningTranscriptions
 ) -> None:
-    page = await open_chat(person, url)
+    page = await open_chat(telephone, url)
     await transcriptions.next({"status": 500}, {"status": 500}, HEARD)
     await speak(page)
     await page.get_by_role("button", name=SEND).click()
@@ -98,10 +96,10 @@ async def test_a_failure_is_said_and_the_recording_waits_for_another_try(
 
 
 async def test_a_recording_can_be_discarded_and_ends_at_the_longest(
-    person: BrowserContext, url: str, transcriptions: RunningTranscriptions
+    telephone: BrowserContext, url: str, transcriptions: RunningTranscriptions
 ) -> None:
     """A draft stays where it is; three seconds are the most here."""
-    page = await open_chat(person, url)
+    page = await open_chat(telephone, url)
     box = page.get_by_role("textbox", name="Message")
     await box.fill("A draft")
     await speak(page)

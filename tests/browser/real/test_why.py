@@ -30,29 +30,29 @@ async def ask_why(page: Page) -> None:
     await expect(page.get_by_role("dialog", name="Why do you know that?")).to_be_visible()
 
 
-async def test_notes_of_an_answer_are_corrected_and_restored(page: Page, database_url: str) -> None:
-    await ask(page, "Good morning.")
-    await expect(page.get_by_role("button", name="Why do you know that?")).to_have_count(0)
-    await command(page, "/remember My piano stands in Bergen.")
-    await ask(page, "Where is it?")
-    await ask_why(page)
-    note = page.locator(".view:visible .note")
+async def test_notes_of_an_answer_are_corrected_and_restored(chat: Page, database_url: str) -> None:
+    await ask(chat, "Good morning.")
+    await expect(chat.get_by_role("button", name="Why do you know that?")).to_have_count(0)
+    await command(chat, "/remember My piano stands in Bergen.")
+    await ask(chat, "Where is it?")
+    await ask_why(chat)
+    note = chat.locator(".view:visible .note")
     await expect(note).to_contain_text("My piano stands in Bergen.")
-    assert await look_for_faults(page) == []
+    assert await look_for_faults(chat) == []
     await note.get_by_role("button", name="Edit", exact=False).click()
     area = note.get_by_role("textbox")
     await area.fill("My piano stands in Oslo.")
     await note.get_by_role("button", name="Save").click()
     await expect(note).to_contain_text("out of date")
-    await page.keyboard.press("Escape")
-    await choose(page, "Memory")
-    kept = page.locator(".view:visible .note")
+    await chat.keyboard.press("Escape")
+    await choose(chat, "Memory")
+    kept = chat.locator(".view:visible .note")
     await expect(kept).to_contain_text("My piano stands in Oslo.")
     await kept.get_by_role("button", name="Earlier texts").click()
     versions = kept.locator(".former li")
     await expect(versions).to_have_count(2)
     await expect(versions.first).to_contain_text("My piano stands in Bergen. → My piano stands in Oslo.")
-    assert await look_for_faults(page) == []
+    assert await look_for_faults(chat) == []
     await versions.last.get_by_role("button", name="Restore").click()
     await expect(kept.locator(".note-text")).to_have_text("My piano stands in Bergen.")
     async with asyncpg.create_pool(database_url, min_size=1, max_size=1) as pool:
@@ -60,16 +60,16 @@ async def test_notes_of_an_answer_are_corrected_and_restored(page: Page, databas
         assert await pool.fetchval(live) == "My piano stands in Bergen."
         assert await pool.fetchval("SELECT count(*) FROM note_changes WHERE cause = 'person'") == 2
     await kept.get_by_role("button", name="Delete").click()
-    await page.keyboard.press("Escape")
-    await ask_why(page)
-    await expect(page.locator(".view:visible .tag")).to_have_text("deleted")
+    await chat.keyboard.press("Escape")
+    await ask_why(chat)
+    await expect(chat.locator(".view:visible .tag")).to_have_text("deleted")
 
 
-async def test_recalled_message_is_shown_however_old_and_deleted(page: Page, database_url: str) -> None:
-    await ask(page, "My parcel has the number PX-4471.")
+async def test_recalled_message_is_shown_however_old_and_deleted(chat: Page, database_url: str) -> None:
+    await ask(chat, "My parcel has the number PX-4471.")
     await talk_on(database_url, turns=60)
-    await command(page, "/remember My parcel is late.")
-    await ask(page, "Which number?")
+    await command(chat, "/remember My parcel is late.")
+    await ask(chat, "Which number?")
     recalled = {
         "mid": "m1", "role": "person", "at": "2026-11-01T10:00:00Z",
         "text": "My parcel has the number PX-4471.", "here": True, "forgettable": True,
@@ -84,27 +84,27 @@ async def test_recalled_message_is_shown_however_old_and_deleted(page: Page, dat
         body = {**(await answer.json()), "messages": [recalled]}
         await route.fulfill(response=answer, body=json.dumps(body))
 
-    await page.route("**/messages/*/memory*", with_message)
-    await page.reload()
-    await expect(page.get_by_text("PX-4471")).to_have_count(0)
-    await ask_why(page)
-    row = page.locator(".view:visible .note[data-mid=m1]")
+    await chat.route("**/messages/*/memory*", with_message)
+    await chat.reload()
+    await expect(chat.get_by_text("PX-4471")).to_have_count(0)
+    await ask_why(chat)
+    row = chat.locator(".view:visible .note[data-mid=m1]")
     await row.get_by_role("button", name="Show").click()
-    message = page.locator("article.person").filter(has_text="PX-4471")
+    message = chat.locator("article.person").filter(has_text="PX-4471")
     await expect(message).to_be_in_viewport()
     await expect(message).to_be_focused()
-    await page.keyboard.press("End")
-    await ask_why(page)
+    await chat.keyboard.press("End")
+    await ask_why(chat)
     await row.get_by_role("button", name="Edit").click()
     await expect(message.get_by_role("textbox", name="Edit message")).to_be_focused()
-    await page.keyboard.press("Escape")
-    await page.locator(".log").press("End")
+    await chat.keyboard.press("Escape")
+    await chat.locator(".log").press("End")
     may_answer.clear()
-    await ask_why(page)
+    await ask_why(chat)
     await expect(row).to_have_count(0)
     may_answer.set()
     await row.get_by_role("button", name="Delete").click()
     await expect(row.get_by_role("alert")).to_contain_text("for good")
     await row.get_by_role("button", name="Delete").click()
     await expect(row).to_have_count(0)
-    await expect(page.locator("article.person[data-mid=m1]")).not_to_contain_text("PX-4471")
+    await expect(chat.locator("article.person[data-mid=m1]")).not_to_contain_text("PX-4471")

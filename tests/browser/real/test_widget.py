@@ -19,93 +19,93 @@ ALL_READ = """SELECT bool_and(read_seq = next_event_seq - 1)
 """What a page has yet to say would meet the break in place of what is meant to."""
 
 
-async def test_an_answer_is_given_again_and_the_earlier_one_is_kept(page: Page) -> None:
-    await ask(page, "My cat is called Miso.")
-    await ask(page, "What is my cat called?")
-    await page.get_by_role("button", name="Answer again").click()
-    await page.locator("summary").click()
-    await expect(page.locator("details .md")).to_contain_text("Miso")
-    await expect(page.locator("article.assistant")).to_have_count(2)
-    await page.reload()
-    await expect(page.locator("details")).to_have_count(1)
-    await expect(page.locator("article")).to_have_count(4)
-    await choose(page, "New conversation")
-    await page.get_by_role("button", name="Start a new conversation").click()
-    await expect(page.locator(".result")).to_contain_text("A new conversation starts")
-    await expect(page.get_by_role("button", name="Answer again")).to_have_count(0)
+async def test_an_answer_is_given_again_and_the_earlier_one_is_kept(chat: Page) -> None:
+    await ask(chat, "My cat is called Miso.")
+    await ask(chat, "What is my cat called?")
+    await chat.get_by_role("button", name="Answer again").click()
+    await chat.locator("summary").click()
+    await expect(chat.locator("details .md")).to_contain_text("Miso")
+    await expect(chat.locator("article.assistant")).to_have_count(2)
+    await chat.reload()
+    await expect(chat.locator("details")).to_have_count(1)
+    await expect(chat.locator("article")).to_have_count(4)
+    await choose(chat, "New conversation")
+    await chat.get_by_role("button", name="Start a new conversation").click()
+    await expect(chat.locator(".result")).to_contain_text("A new conversation starts")
+    await expect(chat.get_by_role("button", name="Answer again")).to_have_count(0)
 
 
-async def test_unknown_command_names_the_nearest_and_calls_no_model(page: Page, database_url: str) -> None:
-    await ask(page, "Hello")
-    box = page.get_by_role("textbox", name="Message")
+async def test_unknown_command_names_the_nearest_and_calls_no_model(chat: Page, database_url: str) -> None:
+    await ask(chat, "Hello")
+    box = chat.get_by_role("textbox", name="Message")
     for typed, told in (
         ("/forgt everything", "Did you mean /forget?"),
         ("/etc is a folder", "/help shows what I know."),
     ):
         await box.fill(typed)
         await box.press("Enter")
-        await expect(page.locator(".result").last).to_contain_text(told)
+        await expect(chat.locator(".result").last).to_contain_text(told)
     for told in (
         "A new conversation starts",
         "already a new conversation",
     ):  # an answer, nothing to be alarmed by
-        before = await page.locator(".result").count()
+        before = await chat.locator(".result").count()
         await box.fill("/new")
         await box.press("Enter")
-        await expect(page.locator(".result")).to_have_count(before + 1)
-        await expect(page.locator(".result").last).to_contain_text(told)
-    await expect(page.locator(".result[data-broken=true]")).to_have_count(0)
-    await ask(page, "/etc is a folder,\nand /usr is one too.")
+        await expect(chat.locator(".result")).to_have_count(before + 1)
+        await expect(chat.locator(".result").last).to_contain_text(told)
+    await expect(chat.locator(".result[data-broken=true]")).to_have_count(0)
+    await ask(chat, "/etc is a folder,\nand /usr is one too.")
     connection = await asyncpg.connect(database_url)
     assert await connection.fetchval("SELECT count(*) FROM turns") == 2
     await connection.close()
 
 
-async def test_a_line_shows_where_the_conversation_was_cut(page: Page) -> None:
-    await ask(page, "Before all of it")
-    await give(page, "/separator")
-    await expect(page.locator(".mark")).to_have_count(1)
-    await ask(page, "In between")
-    await give(page, "/new")
-    await expect(page.locator(".mark")).to_have_count(2)
-    await ask(page, "After all of it")
-    rows = page.locator(".items").locator("article.person, .mark")
+async def test_a_line_shows_where_the_conversation_was_cut(chat: Page) -> None:
+    await ask(chat, "Before all of it")
+    await give(chat, "/separator")
+    await expect(chat.locator(".mark")).to_have_count(1)
+    await ask(chat, "In between")
+    await give(chat, "/new")
+    await expect(chat.locator(".mark")).to_have_count(2)
+    await ask(chat, "After all of it")
+    rows = chat.locator(".items").locator("article.person, .mark")
     shown: list[str | re.Pattern[str]] = [
         "Before all of it", "The assistant no longer sees what is above", "In between",
         re.compile("New conversation"), "After all of it",
     ]  # fmt: skip
     await expect(rows).to_contain_text(shown)
-    await page.reload()
+    await chat.reload()
     await expect(rows).to_contain_text(shown)
 
 
-async def test_what_a_command_asks_is_answered_with_a_button(page: Page) -> None:
-    await ask(page, "Hello")
-    await give(page, "/mode")
-    await page.get_by_role("button", name="thorough").click()
-    await expect(page.locator(".result").last).to_contain_text("From now on I answer in the mode thorough.")
-    await expect(page.locator(".result").get_by_role("button")).to_have_count(0)
-    await give(page, "/forget everything")
-    await page.get_by_role("button", name="Delete everything").click()
-    await expect(page.locator("article.person")).to_have_count(0)
+async def test_what_a_command_asks_is_answered_with_a_button(chat: Page) -> None:
+    await ask(chat, "Hello")
+    await give(chat, "/mode")
+    await chat.get_by_role("button", name="thorough").click()
+    await expect(chat.locator(".result").last).to_contain_text("From now on I answer in the mode thorough.")
+    await expect(chat.locator(".result").get_by_role("button")).to_have_count(0)
+    await give(chat, "/forget everything")
+    await chat.get_by_role("button", name="Delete everything").click()
+    await expect(chat.locator("article.person")).to_have_count(0)
 
 
-async def test_commands_stand_in_groups(page: Page) -> None:
-    box = page.get_by_role("textbox", name="Message")
+async def test_commands_stand_in_groups(chat: Page) -> None:
+    box = chat.get_by_role("textbox", name="Message")
     await box.press_sequentially("/")
-    await expect(page.get_by_role("group", name="Memory").get_by_role("option")).to_contain_text(
+    await expect(chat.get_by_role("group", name="Memory").get_by_role("option")).to_contain_text(
         ["/memory", "/remember", "/forget"]
     )
     await box.press("ArrowUp")
-    last = page.get_by_role("option").last
+    last = chat.get_by_role("option").last
     await expect(last).to_have_attribute("aria-selected", "true")
     await box.fill("")
-    await ask(page, "Hello")
-    await give(page, "/help")
-    await expect(page.locator(".result").last.locator("strong")).to_contain_text(["Talking", "What I see"])
+    await ask(chat, "Hello")
+    await give(chat, "/help")
+    await expect(chat.locator(".result").last.locator("strong")).to_contain_text(["Talking", "What I see"])
 
 
-async def test_visitor_who_only_looks_leaves_no_row(page: Page, database_url: str) -> None:
+async def test_visitor_who_only_looks_leaves_no_row(chat: Page, database_url: str) -> None:
     connection = await asyncpg.connect(database_url)
 
     async def kept() -> list[int]:
@@ -113,93 +113,93 @@ async def test_visitor_who_only_looks_leaves_no_row(page: Page, database_url: st
         return [await connection.fetchval(f"SELECT count(*) FROM {table}") for table in tables]
 
     before = await kept()
-    box = page.get_by_role("textbox", name="Message")
+    box = chat.get_by_role("textbox", name="Message")
     await box.press_sequentially("/hel")
-    await expect(page.get_by_role("option")).to_have_count(1)
-    await page.reload()
-    await expect(page.get_by_role("button", name="Menu")).to_be_visible()
-    other = await page.context.new_page()
-    await other.goto(page.url)
+    await expect(chat.get_by_role("option")).to_have_count(1)
+    await chat.reload()
+    await expect(chat.get_by_role("button", name="Menu")).to_be_visible()
+    other = await chat.context.new_page()
+    await other.goto(chat.url)
     await expect(other.get_by_role("button", name="Menu")).to_be_visible()
     assert await kept() == before
     await box.fill("")
-    await ask(page, "Hello")
+    await ask(chat, "Hello")
     assert await kept() == [one + 1 for one in before]
     await ask(other, "Hello again")
     await expect(other.locator("article")).to_have_count(4)
-    await page.reload()
-    await expect(page.locator("article")).to_have_count(4)
+    await chat.reload()
+    await expect(chat.locator("article")).to_have_count(4)
     assert await kept() == [one + 1 for one in before]
     await connection.close()
 
 
-async def test_a_file_may_be_the_first_that_is_said(page: Page) -> None:
-    await page.get_by_role("button", name="Attach files").click()
+async def test_a_file_may_be_the_first_that_is_said(chat: Page) -> None:
+    await chat.get_by_role("button", name="Attach files").click()
     file: FilePayload = {"name": "list.txt", "mimeType": "text/plain", "buffer": b"Bread, milk"}
-    await page.locator("input[type=file]").set_input_files(file)
-    await expect(page.locator(".composer .file[data-state=ready]")).to_have_count(1)
-    await ask(page, "What is on my list?")
-    await expect(page.locator(".sent-file")).to_have_count(1)
+    await chat.locator("input[type=file]").set_input_files(file)
+    await expect(chat.locator(".composer .file[data-state=ready]")).to_have_count(1)
+    await ask(chat, "What is on my list?")
+    await expect(chat.locator(".sent-file")).to_have_count(1)
 
 
-async def test_a_printed_page_holds_the_whole_conversation(page: Page) -> None:
+async def test_a_printed_page_holds_the_whole_conversation(chat: Page) -> None:
     for number in range(12):
-        await ask(page, f"The {number}th of many questions.")
+        await ask(chat, f"The {number}th of many questions.")
     cut = "node => node.scrollHeight - node.clientHeight"
-    log = page.get_by_role("log")
+    log = chat.get_by_role("log")
     assert await log.evaluate(cut) > 100, "more than the screen holds"
-    await page.emulate_media(media="print")
+    await chat.emulate_media(media="print")
     assert await log.evaluate(cut) <= 1
     tall = await log.evaluate("node => node.getBoundingClientRect().height")
-    assert await page.evaluate("document.documentElement.scrollHeight") >= tall > 800
-    await expect(page.get_by_role("textbox", name="Message")).to_be_hidden()
+    assert await chat.evaluate("document.documentElement.scrollHeight") >= tall > 800
+    await expect(chat.get_by_role("textbox", name="Message")).to_be_hidden()
 
 
-async def test_a_person_pins_saves_and_has_everything_forgotten(page: Page) -> None:
-    await ask(page, "Hello")
-    await ask(page, "The door code is 4711.")
-    await page.get_by_role("button", name="Pin", exact=True).last.click()
-    await expect(page.get_by_role("button", name="Unpin")).to_be_visible()
-    await choose(page, "Pinned messages")
-    await expect(page.get_by_role("dialog").get_by_role("listitem")).to_contain_text("4711")
-    await page.keyboard.press("Escape")
-    async with page.expect_download() as saved:
-        await choose(page, "Download (Markdown)")
+async def test_a_person_pins_saves_and_has_everything_forgotten(chat: Page) -> None:
+    await ask(chat, "Hello")
+    await ask(chat, "The door code is 4711.")
+    await chat.get_by_role("button", name="Pin", exact=True).last.click()
+    await expect(chat.get_by_role("button", name="Unpin")).to_be_visible()
+    await choose(chat, "Pinned messages")
+    await expect(chat.get_by_role("dialog").get_by_role("listitem")).to_contain_text("4711")
+    await chat.keyboard.press("Escape")
+    async with chat.expect_download() as saved:
+        await choose(chat, "Download (Markdown)")
     path = await (await saved.value).path()
     assert "The door code is 4711." in path.read_text()
-    await choose(page, "Delete my data")
-    await page.get_by_role("button", name="Delete everything").click()
-    await page.get_by_role("button", name="Close").click()
-    await expect(page.locator("article")).to_have_count(0)
-    await ask(page, "Hello again.")
-    await expect(page.locator("article")).to_have_count(2)
+    await choose(chat, "Delete my data")
+    await chat.get_by_role("button", name="Delete everything").click()
+    await chat.get_by_role("button", name="Close").click()
+    await expect(chat.locator("article")).to_have_count(0)
+    await ask(chat, "Hello again.")
+    await expect(chat.locator("article")).to_have_count(2)
 
 
-async def test_a_long_talk_is_read_to_its_beginning_until_it_is_forgotten(page: Page) -> None:
+async def test_a_long_talk_is_read_to_its_beginning_until_it_is_forgotten(chat: Page) -> None:
     for number in range(27):
-        await ask(page, f"Number {number} of many.")
-    await page.reload()
-    log = page.get_by_role("log")
+        await ask(chat, f"Number {number} of many.")
+    await chat.reload()
+    log = chat.get_by_role("log")
     await expect(log.get_by_text("Number 26 of many.", exact=True)).to_be_visible()
     await expect(log.get_by_text("Number 0 of many.", exact=True)).to_have_count(0)
     await log.press("Home")
     await expect(log.get_by_text("Beginning of the conversation")).to_be_in_viewport()
     await expect(log.get_by_text("Number 0 of many.", exact=True)).to_be_in_viewport()
-    await choose(page, "Delete my data")
-    await page.get_by_role("button", name="Delete everything").click()
-    await page.get_by_role("button", name="Close").click()
-    await expect(page.locator("article")).to_have_count(0)
-    await page.reload()
-    await ask(page, "Hello again.")
+    await choose(chat, "Delete my data")
+    await chat.get_by_role("button", name="Delete everything").click()
+    await chat.get_by_role("button", name="Close").click()
+    await expect(chat.locator("article")).to_have_count(0)
+    await chat.reload()
+    await ask(chat, "Hello again.")
     await log.press("Home")
     await expect(log.get_by_text("Beginning of the conversation")).to_be_visible()
-    await expect(page.locator("article:not(.result)")).to_have_count(2)
+    await expect(chat.locator("article:not(.result)")).to_have_count(2)
     await expect(log.get_by_text("of many.")).to_have_count(0)
 
 
 @pytest.mark.parametrize("arrives", [False, True], ids=["it never arrives", "it arrives, and nobody says so"])
 async def test_a_pin_that_dies_with_its_line_is_kept_once(
-    page: Page, url: str, database_url: str, arrives: bool
+    chat: Page, url: str, database_url: str, arrives: bool
 ) -> None:
     async def breaks(_link: Link, data: bytes) -> bytes:
         line.heal()
@@ -207,27 +207,27 @@ async def test_a_pin_that_dies_with_its_line_is_kept_once(
 
     connection = await asyncpg.connect(database_url)
     async with TcpProxy(upstream=("127.0.0.1", int(url.rpartition(":")[2]))) as line:
-        await page.goto(f"http://127.0.0.1:{line.port}/chat")
-        await ask(page, "The door code is 4711.")
+        await chat.goto(f"http://127.0.0.1:{line.port}/chat")
+        await ask(chat, "The door code is 4711.")
         async with asyncio.timeout(30):
             while not await connection.fetchval(ALL_READ):
                 await asyncio.sleep(0.05)
         line.requests = breaks
-        await page.get_by_role("button", name="Pin", exact=True).click()
-        await expect(page.get_by_role("button", name="Unpin")).to_be_visible()
-        await expect(page.locator("[aria-live=polite]")).to_contain_text("Pinned")
+        await chat.get_by_role("button", name="Pin", exact=True).click()
+        await expect(chat.get_by_role("button", name="Unpin")).to_be_visible()
+        await expect(chat.locator("[aria-live=polite]")).to_contain_text("Pinned")
         assert await connection.fetchval("SELECT count(*) FROM pins") == 1
         assert await connection.fetchval("SELECT count(*) FROM events WHERE kind = 'pin'") == 1
-        await page.goto("about:blank")  # its line would else be looked for where the proxy no longer is
+        await chat.goto("about:blank")  # its line would else be looked for where the proxy no longer is
     await connection.close()
 
 
-async def test_the_gauge_explains_itself_to_the_last_token(page: Page) -> None:
-    await ask(page, "Hello")
-    await page.locator(".gauge").click()
-    await expect(page.locator(".stack .part").first).to_be_attached()
+async def test_the_gauge_explains_itself_to_the_last_token(chat: Page) -> None:
+    await ask(chat, "Hello")
+    await chat.locator(".gauge").click()
+    await expect(chat.locator(".stack .part").first).to_be_attached()
     async with asyncio.timeout(WAIT_MS / 1_000):
-        while not await _sums_up(page):  # the number that the answer brings about may still be on its way
+        while not await _sums_up(chat):  # the number that the answer brings about may still be on its way
             await asyncio.sleep(0.05)
 
 
@@ -245,50 +245,50 @@ async def _sums_up(page: Page) -> bool:
     return f"~{shown}k/{whole}k" in label
 
 
-async def test_noted_fact_is_shown_and_can_be_undone(page: Page) -> None:
-    await ask(page, "Hello")
-    box = page.get_by_role("textbox", name="Message")
+async def test_noted_fact_is_shown_and_can_be_undone(chat: Page) -> None:
+    await ask(chat, "Hello")
+    box = chat.get_by_role("textbox", name="Message")
     await box.fill("/remember I drink green tea.")
     await box.press("Escape")
     await box.press("Enter")
-    toast = page.get_by_role("group", name="New notes")
+    toast = chat.get_by_role("group", name="New notes")
     await expect(toast).to_contain_text("Saved: I drink green tea.")
     await toast.get_by_role("button", name="Undo").click()
     await expect(toast).to_have_count(0)
-    await choose(page, "Memory")
-    await expect(page.get_by_text("Nothing yet.")).to_be_visible()
+    await choose(chat, "Memory")
+    await expect(chat.get_by_text("Nothing yet.")).to_be_visible()
 
 
-async def test_where_no_socket_gets_through_the_talk_goes_by_stream(page: Page) -> None:
-    await page.route_web_socket("**/ws", lambda socket: socket.close())
-    async with page.expect_response("**/api/v1/stream"):
-        await page.reload()
-    await ask(page, "By the stream")
-    await page.reload()
-    await expect(page.locator("article")).to_have_count(2)
+async def test_where_no_socket_gets_through_the_talk_goes_by_stream(chat: Page) -> None:
+    await chat.route_web_socket("**/ws", lambda socket: socket.close())
+    async with chat.expect_response("**/api/v1/stream"):
+        await chat.reload()
+    await ask(chat, "By the stream")
+    await chat.reload()
+    await expect(chat.locator("article")).to_have_count(2)
 
 
-async def test_a_long_paste_is_kept_whole_and_shown_folded(page: Page) -> None:
+async def test_a_long_paste_is_kept_whole_and_shown_folded(chat: Page) -> None:
     lines = [
         f"2026-11-{day:02d} 12:00:{second:02d} worker {second} says 😀 <b>"
         for day in (1, 2)
         for second in range(60)
     ]
     log = "\n".join(lines * 10) + "\nThe very end."
-    await ask(page, "Hello")
-    await ask(page, log)
-    mine = page.locator("article.person").last
+    await ask(chat, "Hello")
+    await ask(chat, log)
+    mine = chat.locator("article.person").last
     unfold = mine.get_by_role("button", name="Show all")
     await expect(unfold).to_be_visible()
-    await expect(page.locator("article.assistant").last).not_to_contain_text("Shown in part")
+    await expect(chat.locator("article.assistant").last).not_to_contain_text("Shown in part")
     await expect(mine).not_to_contain_text("The very end.")
     await unfold.click()
     await expect(mine).to_contain_text("The very end.")
-    await page.reload()
+    await chat.reload()
     await expect(mine).not_to_contain_text("The very end.")
     await mine.get_by_role("button", name="Show all").click()
     await expect(mine).to_contain_text("The very end.")
     shown = await mine.locator(".body").evaluate("node => node.firstChild.data")
     assert shown == log
     await mine.get_by_role("button", name="Edit", exact=True).click()
-    await expect(page.get_by_role("textbox", name="Edit message")).to_have_value(log)
+    await expect(chat.get_by_role("textbox", name="Edit message")).to_have_value(log)

@@ -15,7 +15,7 @@ from tests.kit.needed_programs import chromium
 
 
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
+def widget_browser() -> Iterator[Browser]:
     program = chromium()
     with sync_playwright() as play:
         opened = play.chromium.launch(executable_path=program, args=["--no-sandbox"])
@@ -24,8 +24,8 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def profiles(browser: Browser) -> Iterator[Profiles]:
-    all_of_them = Profiles(browser)
+def profiles(widget_browser: Browser) -> Iterator[Profiles]:
+    all_of_them = Profiles(widget_browser)
     yield all_of_them
     all_of_them.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -35,16 +34,12 @@ class Clock:
         return self.now
 
 
-@pytest.fixture(scope="module")
-async def running() -> AsyncIterator[RunningProvider]:
-    async with RunningProvider() as provider:
-        yield provider
-
-
 @pytest.fixture
-async def provider(running: RunningProvider) -> RunningProvider:
-    await running.tell(lie="", person=ADA, public_client=False, discovery={}, userinfo={}, rotate="RS256")
-    return running
+async def issuer(oidc_process: RunningProvider) -> RunningProvider:
+    await oidc_process.tell(
+        lie="", person=ADA, public_client=False, discovery={}, userinfo={}, rotate="RS256"
+    )
+    return oidc_process
 
 
 def ours(provider: RunningProvider, *, clock: Clock | None = None, **other: Any) -> OidcProvider:
@@ -74,10 +69,10 @@ async def logged_in(client: OidcProvider, secret: str = "a") -> ProviderIdentity
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
-async def test_who_is_in_a_group_comes_in_with_its_role(provider: RunningProvider, algorithm: str) -> None:
-    await provider.tell(rotate=algorithm)
-    vouched = await logged_in(ours(provider))
-    assert vouched == ProviderIdentity(issuer=provider.issuer, subject="ada-1", name="Ada", role="operator")
+async def test_who_is_in_a_group_comes_in_with_its_role(issuer: RunningProvider, algorithm: str) -> None:
+    await issuer.tell(rotate=algorithm)
+    vouched = await logged_in(ours(issuer))
+    assert vouched == ProviderIdentity(issuer=issuer.issuer, subject="ada-1", name="Ada", role="operator")
 
 
 @pytest.mark.parametrize(
@@ -89,16 +84,16 @@ async def test_who_is_in_a_group_comes_in_with_its_role(provider: RunningProvide
         (["x", 7, None, "ops"], "operator"),
     ],
 )
-async def test_the_highest_of_the_groups_counts(provider: RunningProvider, groups: Any, role: str) -> None:
-    await provider.tell(person={**ADA, "groups": groups})
-    assert (await logged_in(ours(provider))).role == role
+async def test_the_highest_of_the_groups_counts(issuer: RunningProvider, groups: Any, role: str) -> None:
+    await issuer.tell(person={**ADA, "groups": groups})
+    assert (await logged_in(ours(issuer))).role == role
 
 
 @pytest.mark.parametrize("groups", [[], ["staff"], ["OPS"], {"ops": True}, None, 7, "", "ops,admins"])
-async def test_without_a_group_there_is_no_entry(provider: RunningProvider, groups: Any) -> None:
-    await provider.tell(person={**ADA, "groups": groups})
+async def test_without_a_group_there_is_no_entry(issuer: RunningProvider, groups: Any) -> None:
+    await issuer.tell(person={**ADA, "groups": groups})
     with pytest.raises(NoEntry):
-        await logged_in(ours(provider))
+        await logged_in(ours(issuer))
 
 
 @pytest.mark.control("S09")
@@ -113,10 +108,10 @@ async def test_without_a_group_there_is_no_entry(provider: RunningProvider, grou
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
-async def test_forged_id_token_is_refused(provider: RunningProvider, lie: str, algorithm: str) -> None:
-    await provider.tell(lie=lie, rotate=algorithm, person={**ADA, "groups": ["admins"]})
+async def test_forged_id_token_is_refused(issuer: RunningProvider, lie: str, algorithm: str) -> None:
+    await issuer.tell(lie=lie, rotate=algorithm, person={**ADA, "groups": ["admins"]})
     with pytest.raises(ProviderRefused):
-        await logged_in(ours(provider))
+        await logged_in(ours(issuer))
 
 
 async def keeps_groups_elsewhere(provider: RunningProvider, **userinfo: Any) -> None:
@@ -125,43 +120,43 @@ async def keeps_groups_elsewhere(provider: RunningProvider, **userinfo: Any) -> 
     await provider.tell(person={"sub": "ada-1"}, discovery=discovery, userinfo=userinfo)
 
 
-async def test_groups_that_stand_in_no_token_are_asked_for(provider: RunningProvider) -> None:
-    await keeps_groups_elsewhere(provider, groups=["ops"], preferred_username="Ada", iss="x", aud="y")
-    vouched = await logged_in(ours(provider))
-    assert vouched == ProviderIdentity(issuer=provider.issuer, subject="ada-1", name="Ada", role="operator")
+async def test_groups_that_stand_in_no_token_are_asked_for(issuer: RunningProvider) -> None:
+    await keeps_groups_elsewhere(issuer, groups=["ops"], preferred_username="Ada", iss="x", aud="y")
+    vouched = await logged_in(ours(issuer))
+    assert vouched == ProviderIdentity(issuer=issuer.issuer, subject="ada-1", name="Ada", role="operator")
 
 
-async def test_what_the_token_says_counts_more_than_what_is_said_elsewhere(provider: RunningProvider) -> None:
-    await keeps_groups_elsewhere(provider, groups=["admins"])
-    before = (await provider.tell(person={"sub": "ada-1", "groups": []}))["userinfo"]
+async def test_what_the_token_says_counts_more_than_what_is_said_elsewhere(issuer: RunningProvider) -> None:
+    await keeps_groups_elsewhere(issuer, groups=["admins"])
+    before = (await issuer.tell(person={"sub": "ada-1", "groups": []}))["userinfo"]
     with pytest.raises(NoEntry):
-        await logged_in(ours(provider))
-    assert (await provider.tell())["userinfo"] == before
+        await logged_in(ours(issuer))
+    assert (await issuer.tell())["userinfo"] == before
 
 
-async def test_groups_of_another_person_are_refused(provider: RunningProvider) -> None:
-    await keeps_groups_elsewhere(provider, groups=["admins"], sub="eve-1")
+async def test_groups_of_another_person_are_refused(issuer: RunningProvider) -> None:
+    await keeps_groups_elsewhere(issuer, groups=["admins"], sub="eve-1")
     with pytest.raises(ProviderRefused, match="somebody else"):
-        await logged_in(ours(provider))
+        await logged_in(ours(issuer))
 
 
 @pytest.mark.parametrize("lie", ["no user info", "broken access token"])
-async def test_login_without_answer_about_groups_is_refused(provider: RunningProvider, lie: str) -> None:
-    await keeps_groups_elsewhere(provider, groups=["admins"])
-    await provider.tell(lie=lie)
+async def test_login_without_answer_about_groups_is_refused(issuer: RunningProvider, lie: str) -> None:
+    await keeps_groups_elsewhere(issuer, groups=["admins"])
+    await issuer.tell(lie=lie)
     with pytest.raises(ProviderRefused):
-        await logged_in(ours(provider))
+        await logged_in(ours(issuer))
 
 
-async def test_an_endpoint_that_is_not_safe_is_not_asked(provider: RunningProvider) -> None:
-    await keeps_groups_elsewhere(provider, groups=["admins"])
-    await provider.tell(discovery={"userinfo_endpoint": "http://10.0.0.1/userinfo"})
+async def test_an_endpoint_that_is_not_safe_is_not_asked(issuer: RunningProvider) -> None:
+    await keeps_groups_elsewhere(issuer, groups=["admins"])
+    await issuer.tell(discovery={"userinfo_endpoint": "http://10.0.0.1/userinfo"})
     with pytest.raises(NoEntry):
-        await logged_in(ours(provider))
+        await logged_in(ours(issuer))
 
 
-async def test_an_answer_is_good_once_and_for_its_own_browser_only(provider: RunningProvider) -> None:
-    client, attempt = ours(provider), Attempt(secret="a")
+async def test_an_answer_is_good_once_and_for_its_own_browser_only(issuer: RunningProvider) -> None:
+    client, attempt = ours(issuer), Attempt(secret="a")
     answer = await went_there(client, attempt)
     with pytest.raises(ProviderRefused):
         await client.finish(Attempt(secret="b"), answer, redirect_uri=REDIRECT)
@@ -175,44 +170,44 @@ async def test_an_answer_is_good_once_and_for_its_own_browser_only(provider: Run
 
 
 async def test_an_answer_without_its_issuer_is_refused_where_one_was_promised(
-    provider: RunningProvider,
+    issuer: RunningProvider,
 ) -> None:
-    client, attempt = ours(provider), Attempt(secret="a")
+    client, attempt = ours(issuer), Attempt(secret="a")
     answer = await went_there(client, attempt)
     del answer["iss"]
     with pytest.raises(ProviderRefused):
         await client.finish(attempt, answer, redirect_uri=REDIRECT)
 
 
-async def test_new_keys_are_fetched_when_a_token_names_one(provider: RunningProvider) -> None:
+async def test_new_keys_are_fetched_when_a_token_names_one(issuer: RunningProvider) -> None:
     clock = Clock()
-    client = ours(provider, clock=clock)
+    client = ours(issuer, clock=clock)
     await logged_in(client)
-    await provider.tell(rotate="ES256")
+    await issuer.tell(rotate="ES256")
     clock.now += KEYS_AGAIN_SECONDS + 1
     assert (await logged_in(client)).name == "Ada"
 
 
-async def test_unknown_keys_do_not_make_us_ask_again_and_again(provider: RunningProvider) -> None:
-    client = ours(provider)
+async def test_unknown_keys_do_not_make_us_ask_again_and_again(issuer: RunningProvider) -> None:
+    client = ours(issuer)
     await logged_in(client)
-    before = await provider.tell(lie="forged with its key inside")
+    before = await issuer.tell(lie="forged with its key inside")
     for _ in range(5):
         with pytest.raises(ProviderRefused):
             await logged_in(client)
-    after = await provider.tell()
+    after = await issuer.tell()
     assert after["keys"] == before["keys"]
     assert after["discovery"] == before["discovery"]
 
 
-async def test_a_public_client_proves_itself_by_pkce_alone(provider: RunningProvider) -> None:
-    await provider.tell(public_client=True)
-    assert (await logged_in(ours(provider, client_secret=""))).role == "operator"
+async def test_a_public_client_proves_itself_by_pkce_alone(issuer: RunningProvider) -> None:
+    await issuer.tell(public_client=True)
+    assert (await logged_in(ours(issuer, client_secret=""))).role == "operator"
 
 
-async def test_a_wrong_client_secret_is_refused(provider: RunningProvider) -> None:
+async def test_a_wrong_client_secret_is_refused(issuer: RunningProvider) -> None:
     with pytest.raises(ProviderRefused):
-        await logged_in(ours(provider, client_secret="wrong"))
+        await logged_in(ours(issuer, client_secret="wrong"))
 
 
 @pytest.mark.parametrize(
@@ -224,23 +219,23 @@ async def test_a_wrong_client_secret_is_refused(provider: RunningProvider) -> No
     ],
 )  # fmt: skip
 async def test_a_provider_that_describes_itself_wrongly_is_not_asked(
-    provider: RunningProvider, told: dict[str, Any]
+    issuer: RunningProvider, told: dict[str, Any]
 ) -> None:
-    await provider.tell(discovery=told)
+    await issuer.tell(discovery=told)
     with pytest.raises(ProviderAway):
-        await ours(provider).begin(Attempt(secret="a"), redirect_uri=REDIRECT)
+        await ours(issuer).begin(Attempt(secret="a"), redirect_uri=REDIRECT)
 
 
 @pytest.mark.control("S26")
 @pytest.mark.parametrize("lie", ["huge discovery", "redirected discovery"])
-async def test_what_is_too_large_or_leads_elsewhere_is_not_read(provider: RunningProvider, lie: str) -> None:
-    await provider.tell(lie=lie)
+async def test_what_is_too_large_or_leads_elsewhere_is_not_read(issuer: RunningProvider, lie: str) -> None:
+    await issuer.tell(lie=lie)
     with pytest.raises(ProviderAway):
-        await ours(provider).begin(Attempt(secret="a"), redirect_uri=REDIRECT)
+        await ours(issuer).begin(Attempt(secret="a"), redirect_uri=REDIRECT)
 
 
-async def test_a_provider_that_is_away_is_said_to_be(provider: RunningProvider) -> None:
-    gone = ours(provider, issuer="http://127.0.0.1:9")
+async def test_a_provider_that_is_away_is_said_to_be(issuer: RunningProvider) -> None:
+    gone = ours(issuer, issuer="http://127.0.0.1:9")
     with pytest.raises(ProviderAway):
         await gone.begin(Attempt(secret="a"), redirect_uri=REDIRECT)
 

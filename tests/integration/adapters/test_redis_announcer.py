@@ -43,7 +43,7 @@ class Process:
 
 
 @pytest.fixture
-async def two(redis_url: str) -> AsyncIterator[tuple[Process, Process]]:
+async def announcers(redis_url: str) -> AsyncIterator[tuple[Process, Process]]:
     one, other = Process(redis_url), Process(redis_url)
     await one.connected()
     await other.connected()
@@ -72,8 +72,8 @@ async def test_two_installations_on_one_server_hear_nothing_of_each_other(redis_
         await theirs.close()
 
 
-async def test_a_follower_hears_what_another_process_says(two: tuple[Process, Process]) -> None:
-    one, other = two
+async def test_a_follower_hears_what_another_process_says(announcers: tuple[Process, Process]) -> None:
+    one, other = announcers
     await other.announcer.subscribe([7, 8])
     await one.announcer.announce(7, {"event_seq": 3, "origin": "a"})
     await one.announcer.announce(9, {"event_seq": 1})
@@ -82,8 +82,8 @@ async def test_a_follower_hears_what_another_process_says(two: tuple[Process, Pr
     assert await other.next() == (8, {"t": "run", "text": "Grüße 😀"})
 
 
-async def test_following_replaces_what_was_followed(two: tuple[Process, Process]) -> None:
-    one, other = two
+async def test_following_replaces_what_was_followed(announcers: tuple[Process, Process]) -> None:
+    one, other = announcers
     await other.announcer.subscribe([1])
     await other.announcer.subscribe([2])
     await one.announcer.announce(1, {"event_seq": 1})
@@ -102,9 +102,9 @@ async def test_follow_before_listening_counts(redis_url: str) -> None:
 
 
 async def test_a_lost_connection_is_made_again_with_what_was_followed(
-    two: tuple[Process, Process], redis_url: str
+    announcers: tuple[Process, Process], redis_url: str
 ) -> None:
-    one, other = two
+    one, other = announcers
     await other.announcer.subscribe([7])
     client = Redis.from_url(redis_url)
     await client.client_kill_filter(_type="pubsub")
@@ -128,9 +128,9 @@ async def test_without_redis_nothing_raises() -> None:
 
 
 async def test_deltas_without_listeners_are_not_published(
-    two: tuple[Process, Process], redis_url: str
+    announcers: tuple[Process, Process], redis_url: str
 ) -> None:
-    one, other = two
+    one, other = announcers
     client = Redis.from_url(redis_url)
 
     await one.announcer.subscribe([7])
@@ -149,9 +149,9 @@ async def test_deltas_without_listeners_are_not_published(
 
 
 async def test_what_is_said_together_is_one_command_and_heard_in_order(
-    two: tuple[Process, Process], redis_url: str
+    announcers: tuple[Process, Process], redis_url: str
 ) -> None:
-    one, other = two
+    one, other = announcers
     await other.announcer.subscribe([7])
     client = Redis.from_url(redis_url)
     before = await _publishes(client)
@@ -167,9 +167,9 @@ async def test_what_is_said_together_is_one_command_and_heard_in_order(
 
 
 async def test_run_end_is_published_even_without_listeners_at_its_start(
-    two: tuple[Process, Process], redis_url: str
+    announcers: tuple[Process, Process], redis_url: str
 ) -> None:
-    one, other = two
+    one, other = announcers
     client = Redis.from_url(redis_url)
     before = await _publishes(client)
     await one.announcer.announce(7, {"event_seq": 1})
@@ -182,8 +182,8 @@ async def test_run_end_is_published_even_without_listeners_at_its_start(
     await client.aclose()
 
 
-async def test_messages_over_the_publish_limit_arrive_one_by_one(two: tuple[Process, Process]) -> None:
-    one, other = two
+async def test_messages_over_the_publish_limit_arrive_one_by_one(announcers: tuple[Process, Process]) -> None:
+    one, other = announcers
     await other.announcer.subscribe([7])
     said = [{"t": "delta", "text": letter * 150_000} for letter in "ab"]
     await one.announcer.announce_all(7, said)
@@ -195,9 +195,9 @@ async def _publishes(client: Redis) -> int:
 
 
 async def test_a_cancellation_that_comes_with_the_answer_of_redis_is_heeded(
-    two: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
+    announcers: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    announcer = two[0].announcer
+    announcer = announcers[0].announcer
     asked = asyncio.Event()
 
     async def publish(channel: str, text: str) -> int:

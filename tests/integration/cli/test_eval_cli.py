@@ -31,13 +31,7 @@ SELECT (SELECT count(*) FROM entry_rows WHERE coalesce(words, '') || blocks::tex
 
 
 @pytest.fixture
-async def fake(provider: RunningFake) -> RunningFake:
-    await provider.reset()
-    return provider
-
-
-@pytest.fixture
-async def settings(database_url: str, redis_url: str, fake: RunningFake) -> Settings:
+async def eval_settings(database_url: str, redis_url: str, fake: RunningFake) -> Settings:
     return settings_for(
         database_url, redis_url, anthropic_api_key="test-key", anthropic_base_url=fake.base_url
     )
@@ -66,11 +60,11 @@ async def chats(fake: RunningFake) -> int:
 
 
 async def test_every_preset_has_a_row_and_nothing_is_left_of_it(
-    settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record], tmp_path: Path
+    eval_settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record], tmp_path: Path
 ) -> None:
     picture = tmp_path / "kept.svg"
     code, said, told = await evaluate(
-        settings,
+        eval_settings,
         *SHORT,
         "--messages",
         "45",
@@ -100,9 +94,9 @@ async def test_every_preset_has_a_row_and_nothing_is_left_of_it(
 
 
 async def test_dry_run_prints_the_price_and_makes_no_call(
-    settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record]
+    eval_settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    code, said, told = await evaluate(settings, "--dry-run")
+    code, said, told = await evaluate(eval_settings, "--dry-run")
     assert (code, said) == (0, "")
     assert "68 messages and 24 questions under steady" in told
     assert "about $" in told
@@ -111,67 +105,67 @@ async def test_dry_run_prints_the_price_and_makes_no_call(
 
 
 async def test_preset_with_little_room_is_measured_and_without_is_refused(
-    settings: Settings, fake: RunningFake
+    eval_settings: Settings, fake: RunningFake
 ) -> None:
-    code, said, _ = await evaluate(settings, *SHORT, "--preset", "langmem", "--cap", "5", "--json")
+    code, said, _ = await evaluate(eval_settings, *SHORT, "--preset", "langmem", "--cap", "5", "--json")
     assert (code, json.loads(said)["rows"][0]["asked"]) == (0, 5)
     before = await chats(fake)
     with pytest.raises(BadInput, match="under steady"):
-        await evaluate(settings, *SHORT, "--window", "1000", "--cap", "5")
+        await evaluate(eval_settings, *SHORT, "--window", "1000", "--cap", "5")
     assert await chats(fake) == before
 
 
-async def test_money_needs_a_cap_and_a_yes(settings: Settings, fake: RunningFake) -> None:
-    code, _, told = await evaluate(settings, "--yes")
+async def test_money_needs_a_cap_and_a_yes(eval_settings: Settings, fake: RunningFake) -> None:
+    code, _, told = await evaluate(eval_settings, "--yes")
     assert (code, "--cap DOLLARS" in told) == (2, True)
-    code, _, told = await evaluate(settings, "--cap", "1")
+    code, _, told = await evaluate(eval_settings, "--cap", "1")
     assert (code, "--yes" in told) == (1, True)
-    assert (await evaluate(settings, "--cap", "1", answer="n"))[0] == 1
+    assert (await evaluate(eval_settings, "--cap", "1", answer="n"))[0] == 1
     assert await chats(fake) == 0
 
 
 async def test_it_stops_before_its_cap_and_goes_on_with_a_larger_one(
-    settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record]
+    eval_settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    code, _, told = await evaluate(settings, *SHORT, "--cap", "0.03")
+    code, _, told = await evaluate(eval_settings, *SHORT, "--cap", "0.03")
     assert code == 1
     assert "of $0.03 are spent" in told
     spent = await database.fetchval("SELECT sum(cost_micro) FROM usage")
     assert 0 < spent <= 30_000
     before = await chats(fake)
     assert before > 1
-    code, said, _ = await evaluate(settings, *SHORT, "--cap", "5", "--json", "--keep")
+    code, said, _ = await evaluate(eval_settings, *SHORT, "--cap", "5", "--json", "--keep")
     assert code == 0
     answered = await database.fetchval("SELECT count(*) FROM turns WHERE state = 'answered'")
     assert answered == 12 + 5
     whole = await chats(fake)
-    again, repeated, _ = await evaluate(settings, *SHORT, "--cap", "5", "--json")
+    again, repeated, _ = await evaluate(eval_settings, *SHORT, "--cap", "5", "--json")
     assert (again, json.loads(repeated)["rows"]) == (0, json.loads(said)["rows"])
     assert await chats(fake) == whole, "what is kept is read, not asked again"
 
 
 async def test_no_answer_is_so_long_that_it_breaks_the_cap(
-    settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record]
+    eval_settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     """The guess of the next call is too low; what is set aside for it is not."""
     await fake.script([{"match": {"kind": "chat"}, "times": -1, "action": {"text": "word " * 6_000}}])
-    code, _, told = await evaluate(settings, *SHORT, "--cap", "0.05")
+    code, _, told = await evaluate(eval_settings, *SHORT, "--cap", "0.05")
     assert (code, "same command again" in told) == (1, True)
     assert await database.fetchval("SELECT sum(cost_micro) FROM usage") <= 50_000
 
 
 async def test_a_run_that_was_killed_goes_on(
-    settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record], tmp_path: Path
+    eval_settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record], tmp_path: Path
 ) -> None:
     await fake.set_pace(20)
-    first = await _process(settings, tmp_path)
+    first = await _process(eval_settings, tmp_path)
     async with asyncio.timeout(60):
         while await database.fetchval("SELECT count(*) FROM turns WHERE state = 'answered'") < 4:
             await asyncio.sleep(0.05)
     first.send_signal(signal.SIGKILL)
     await first.wait()
     await fake.set_pace(0)
-    second = await _process(settings, tmp_path)
+    second = await _process(eval_settings, tmp_path)
     async with asyncio.timeout(120):
         said, told = await second.communicate()
     assert second.returncode == 0, told.decode()
@@ -196,10 +190,12 @@ async def _process(settings: Settings, data: Path) -> asyncio.subprocess.Process
 
 
 async def test_a_judge_is_asked_and_paid(
-    settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record]
+    eval_settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     await fake.script([{"match": {"contains": "Answer to judge"}, "times": -1, "action": {"text": "Yes."}}])
-    code, said, _ = await evaluate(settings, *SHORT, "--cap", "5", "--json", "--judge", "claude-haiku-5-5")
+    code, said, _ = await evaluate(
+        eval_settings, *SHORT, "--cap", "5", "--json", "--judge", "claude-haiku-5-5"
+    )
     assert code == 0
     (row,) = json.loads(said)["rows"]
     assert row["judged"] == 5
@@ -208,16 +204,16 @@ async def test_a_judge_is_asked_and_paid(
 
 
 async def test_earlier_runs_can_be_erased(
-    settings: Settings, database: asyncpg.Connection[asyncpg.Record]
+    eval_settings: Settings, database: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    await evaluate(settings, *SHORT, "--cap", "5", "--keep")
+    await evaluate(eval_settings, *SHORT, "--cap", "5", "--keep")
     assert await database.fetchval("SELECT count(*) FROM agents") == 2
-    code, _, told = await evaluate(settings, "--forget")
+    code, _, told = await evaluate(eval_settings, "--forget")
     assert (code, told) == (0, "Conversations erased: 1.")
     assert tuple(await database.fetchrow(LEFT) or ()) == (0, 0, 0)
 
 
-async def test_recorded_talk_is_played_in_parts(settings: Settings, tmp_path: Path) -> None:
+async def test_recorded_talk_is_played_in_parts(eval_settings: Settings, tmp_path: Path) -> None:
     lines = [{"speaker": "Ann", "text": f"My parking place is number P{number}."} for number in range(80)]
     talk = {
         "sample_id": "one",
@@ -228,7 +224,7 @@ async def test_recorded_talk_is_played_in_parts(settings: Settings, tmp_path: Pa
     }
     file = tmp_path / "talk.json"
     file.write_text(json.dumps([talk]))
-    code, said, told = await evaluate(settings, "--data", str(file), "--yes", "--cap", "5", "--json")
+    code, said, told = await evaluate(eval_settings, "--data", str(file), "--yes", "--cap", "5", "--json")
     assert code == 0
     assert json.loads(said)["rows"][0]["asked"] == 1
     assert "2 messages and 1 questions" in told
@@ -236,12 +232,12 @@ async def test_recorded_talk_is_played_in_parts(settings: Settings, tmp_path: Pa
 
 @pytest.mark.parametrize("text", ["{", "{}", '[{"conversation": {}, "qa": 3}]', "[]"])
 async def test_a_file_that_is_no_talk_is_refused_with_advice(
-    settings: Settings, tmp_path: Path, text: str
+    eval_settings: Settings, tmp_path: Path, text: str
 ) -> None:
     file = tmp_path / "talk.json"
     file.write_text(text)
     with pytest.raises(BadInput) as refused:
-        await evaluate(settings, "--data", str(file), "--yes", "--cap", "1")
+        await evaluate(eval_settings, "--data", str(file), "--yes", "--cap", "1")
     assert "LoCoMo" in refused.value.advice
 
 
@@ -285,10 +281,10 @@ def records(tmp_path: Path) -> Path:
 
 
 async def test_unanswerable_questions_are_abstained_from_after_one_recall(
-    settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record], records: Path
+    eval_settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record], records: Path
 ) -> None:
     await fake.script([{"match": {"kind": "chat"}, "times": -1, "action": {"read": True}}])
-    code, said, told = await evaluate(settings, "--data", str(records), *ABSTENTION, "--judge", "rules")
+    code, said, told = await evaluate(eval_settings, "--data", str(records), *ABSTENTION, "--judge", "rules")
     assert (code, "6 questions about 2 imported conversations" in told) == (0, True)
     (row,) = json.loads(said)["rows"]
     assert (row["data"], row["preset"]) == ("records", "steady")
@@ -301,18 +297,18 @@ async def test_unanswerable_questions_are_abstained_from_after_one_recall(
 
 
 async def test_model_that_makes_things_up_is_found_out(
-    settings: Settings, fake: RunningFake, records: Path
+    eval_settings: Settings, fake: RunningFake, records: Path
 ) -> None:
     await fake.script(
         [{"match": {"kind": "chat"}, "times": -1, "action": {"text": "It is green, by a steam engine."}}]
     )
-    code, said, _ = await evaluate(settings, "--data", str(records), *ABSTENTION, "--judge", "rules")
+    code, said, _ = await evaluate(eval_settings, "--data", str(records), *ABSTENTION, "--judge", "rules")
     (row,) = json.loads(said)["rows"]
     assert (code, row["unanswerable"]["invented"], row["answerable"]["right"]) == (0, 4, 1)
 
 
 async def test_answering_model_judges_and_is_paid(
-    settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record], records: Path
+    eval_settings: Settings, fake: RunningFake, database: asyncpg.Connection[asyncpg.Record], records: Path
 ) -> None:
     await fake.script(
         [
@@ -320,7 +316,7 @@ async def test_answering_model_judges_and_is_paid(
             {"match": {"contains": "Answer to judge"}, "times": -1, "action": {"text": "right"}},
         ]
     )
-    code, said, _ = await evaluate(settings, "--data", str(records), *ABSTENTION)
+    code, said, _ = await evaluate(eval_settings, "--data", str(records), *ABSTENTION)
     (row,) = json.loads(said)["rows"]
     assert (code, row["unanswerable"]["abstained"], row["answerable"]["right"]) == (0, 4, 2)
     assert await database.fetchval("SELECT count(*) FROM usage WHERE purpose = 'delegate'") == 6

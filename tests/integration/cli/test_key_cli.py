@@ -31,62 +31,62 @@ class Terminal:
 
 
 @pytest.fixture
-async def terminal(database_url: str) -> AsyncIterator[Terminal]:
+async def key_cli(database_url: str) -> AsyncIterator[Terminal]:
     pool = await open_pool(database_url, size=2)
     yield Terminal(url=database_url, pool=pool)
     await pool.close()
 
 
 @pytest.mark.control("S37")
-async def test_a_key_is_shown_once_and_kept_as_a_hash(terminal: Terminal) -> None:
-    code, token, told = await terminal.key("create", "shop", "--scope", "sessions:read", "--expires", "30")
+async def test_a_key_is_shown_once_and_kept_as_a_hash(key_cli: Terminal) -> None:
+    code, token, told = await key_cli.key("create", "shop", "--scope", "sessions:read", "--expires", "30")
     assert code == 0
     assert token.startswith("evk_")
     assert token not in told
-    (kept,) = await terminal.pool.fetch("SELECT * FROM api_keys")
+    (kept,) = await key_cli.pool.fetch("SELECT * FROM api_keys")
     row = dict(kept)
     assert token not in str(row)
     assert token[PREFIX_CHARS:] not in str(row)
     assert (row["expires_at"] - row["created_at"]).days == 30
-    _, listed, _ = await terminal.key("list")
+    _, listed, _ = await key_cli.key("list")
     assert token[:PREFIX_CHARS] in listed
     assert token not in listed
     assert "never used" in listed
 
 
-async def test_a_key_is_found_until_it_ends(terminal: Terminal) -> None:
-    _, token, _ = await terminal.key("create", "shop", "--scope", "memory:read", "--scope", "sessions:read")
-    keys = PostgresApiKeys(terminal.pool)
+async def test_a_key_is_found_until_it_ends(key_cli: Terminal) -> None:
+    _, token, _ = await key_cli.key("create", "shop", "--scope", "memory:read", "--scope", "sessions:read")
+    keys = PostgresApiKeys(key_cli.pool)
     found = await keys.find(token)
     assert found is not None
     assert found.scopes == ("sessions:read", "memory:read")
     assert await keys.find(token[:-1] + ("A" if token[-1] != "A" else "B")) is None
-    used = await terminal.pool.fetchval("SELECT last_used_at FROM api_keys")
+    used = await key_cli.pool.fetchval("SELECT last_used_at FROM api_keys")
     assert (used.minute, used.second) == (0, 0)
-    assert (await terminal.key("revoke", "shop"))[0] == 0
+    assert (await key_cli.key("revoke", "shop"))[0] == 0
     assert await keys.find(token) is None
-    assert (await terminal.key("revoke", "shop"))[0] == 1
-    assert "revoked" in (await terminal.key("list"))[1]
-    operators = Operators(terminal.pool)
+    assert (await key_cli.key("revoke", "shop"))[0] == 1
+    assert "revoked" in (await key_cli.key("list"))[1]
+    operators = Operators(key_cli.pool)
     assert await operators.find_broken_audit_link() is None
     await operators.close()
-    actions = await terminal.pool.fetch("SELECT action FROM audit ORDER BY id")
+    actions = await key_cli.pool.fetch("SELECT action FROM audit ORDER BY id")
     assert [row["action"] for row in actions] == ["key.made", "key.revoked"]
 
 
 @pytest.mark.control("S13")
-async def test_an_expired_key_is_unknown(terminal: Terminal) -> None:
-    _, token, _ = await terminal.key("create", "shop", "--scope", "memory:read", "--expires", "1")
-    await terminal.pool.execute("UPDATE api_keys SET expires_at = now()")
-    assert await PostgresApiKeys(terminal.pool).find(token) is None
+async def test_an_expired_key_is_unknown(key_cli: Terminal) -> None:
+    _, token, _ = await key_cli.key("create", "shop", "--scope", "memory:read", "--expires", "1")
+    await key_cli.pool.execute("UPDATE api_keys SET expires_at = now()")
+    assert await PostgresApiKeys(key_cli.pool).find(token) is None
 
 
-async def test_a_name_is_taken_until_its_key_is_revoked(terminal: Terminal) -> None:
+async def test_a_name_is_taken_until_its_key_is_revoked(key_cli: Terminal) -> None:
     made = ("create", "shop", "--scope", "memory:read")
-    assert (await terminal.key(*made))[0] == 0
-    assert "already" in (await terminal.key(*made))[2]
-    await terminal.key("revoke", "shop")
-    assert (await terminal.key(*made))[0] == 0
+    assert (await key_cli.key(*made))[0] == 0
+    assert "already" in (await key_cli.key(*made))[2]
+    await key_cli.key("revoke", "shop")
+    assert (await key_cli.key(*made))[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,11 @@ async def test_a_name_is_taken_until_its_key_is_revoked(terminal: Terminal) -> N
         (("shop", "--scope", "memory:read", "--agent", "nobody"), "no agent nobody"),
     ],
 )
-async def test_refused_api_key_names_the_reason(
-    terminal: Terminal, words: tuple[str, ...], said: str
-) -> None:
-    code, key, told = await terminal.key("create", *words)
+async def test_refused_api_key_names_the_reason(key_cli: Terminal, words: tuple[str, ...], said: str) -> None:
+    code, key, told = await key_cli.key("create", *words)
     assert (code, key) == (1, "")
     assert said in told
-    assert await terminal.pool.fetchval("SELECT count(*) FROM api_keys") == 0
+    assert await key_cli.pool.fetchval("SELECT count(*) FROM api_keys") == 0
 
 
 def test_the_help_tells_every_scope(capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,8 +113,8 @@ def test_the_help_tells_every_scope(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(scope in shown for scope in SCOPES)
 
 
-async def test_a_key_goes_with_its_agent(terminal: Terminal) -> None:
-    await terminal.pool.execute("INSERT INTO agents (name) VALUES ('clerk')")
-    await terminal.key("create", "shop", "--scope", "memory:read", "--agent", "clerk")
-    await terminal.pool.execute("DELETE FROM agents WHERE name = 'clerk'")
-    assert await terminal.pool.fetchval("SELECT count(*) FROM api_keys") == 0
+async def test_a_key_goes_with_its_agent(key_cli: Terminal) -> None:
+    await key_cli.pool.execute("INSERT INTO agents (name) VALUES ('clerk')")
+    await key_cli.key("create", "shop", "--scope", "memory:read", "--agent", "clerk")
+    await key_cli.pool.execute("DELETE FROM agents WHERE name = 'clerk'")
+    assert await key_cli.pool.fetchval("SELECT count(*) FROM api_keys") == 0

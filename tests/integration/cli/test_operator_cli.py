@@ -38,7 +38,7 @@ class Terminal:
 
 
 @pytest.fixture
-async def terminal(database_url: str) -> AsyncIterator[Terminal]:
+async def operator_cli(database_url: str) -> AsyncIterator[Terminal]:
     pool = await open_pool(database_url, size=2)
     operators = Operators(pool)
     yield Terminal(url=database_url, pool=pool, operators=operators)
@@ -46,81 +46,83 @@ async def terminal(database_url: str) -> AsyncIterator[Terminal]:
     await pool.close()
 
 
-async def test_an_operator_is_added_with_a_link_that_opens_once(terminal: Terminal) -> None:
-    code, link, told = await terminal.operator("add", "grace", "--role", "admin")
+async def test_an_operator_is_added_with_a_link_that_opens_once(operator_cli: Terminal) -> None:
+    code, link, told = await operator_cli.operator("add", "grace", "--role", "admin")
     assert (code, "within 24 hours" in told, link in told) == (0, True, False)
-    who = await terminal.who(link)
+    who = await operator_cli.who(link)
     assert who is not None
     assert (who.name, who.role) == ("grace", "admin")
-    assert await terminal.who(link) is None
-    _, listed, _ = await terminal.operator("list")
+    assert await operator_cli.who(link) is None
+    _, listed, _ = await operator_cli.operator("list")
     assert "grace  admin  1 open  last login 20" in listed
 
 
-async def test_without_operators_the_list_says_how_to_begin(terminal: Terminal) -> None:
-    assert "operator add NAME" in (await terminal.operator("list"))[1]
+async def test_without_operators_the_list_says_how_to_begin(operator_cli: Terminal) -> None:
+    assert "operator add NAME" in (await operator_cli.operator("list"))[1]
 
 
-async def test_a_password_is_set_and_ends_what_was_open(terminal: Terminal) -> None:
-    _, link, _ = await terminal.operator("add", "grace")
-    old = await terminal.operators.use_link(token=link, source="a")
+async def test_a_password_is_set_and_ends_what_was_open(operator_cli: Terminal) -> None:
+    _, link, _ = await operator_cli.operator("add", "grace")
+    old = await operator_cli.operators.use_link(token=link, source="a")
     assert isinstance(old, str)
-    terminal.typed = ["too short", "three yellow cups"]
-    code, _, told = await terminal.operator("passwd", "grace")
+    operator_cli.typed = ["too short", "three yellow cups"]
+    code, _, told = await operator_cli.operator("passwd", "grace")
     assert (code, "12 characters" in told) == (1, True)
-    assert await terminal.operators.authenticate(old) is not None
-    assert (await terminal.operator("passwd", "Grace"))[0] == 0
-    assert await terminal.operators.authenticate(old) is None
-    token = await terminal.operators.log_in(name="grace", password="three yellow cups", source="a")
+    assert await operator_cli.operators.authenticate(old) is not None
+    assert (await operator_cli.operator("passwd", "Grace"))[0] == 0
+    assert await operator_cli.operators.authenticate(old) is None
+    token = await operator_cli.operators.log_in(name="grace", password="three yellow cups", source="a")
     assert isinstance(token, str)
-    entry = next(one for one in await read_audit(terminal.pool) if one.action == "password.set")
-    grace = await terminal.pool.fetchval("SELECT public_id FROM operators WHERE name = 'grace'")
+    entry = next(one for one in await read_audit(operator_cli.pool) if one.action == "password.set")
+    grace = await operator_cli.pool.fetchval("SELECT public_id FROM operators WHERE name = 'grace'")
     assert (entry.actor, entry.about) == ("command line", f"operator:{grace}")
 
 
-async def test_password_that_cannot_be_recorded_is_not_set(terminal: Terminal) -> None:
-    await terminal.operator("add", "grace")
-    await terminal.pool.execute("ALTER TABLE audit ADD CHECK (action <> 'password.set')")
-    terminal.typed = ["three yellow cups"]
+async def test_password_that_cannot_be_recorded_is_not_set(operator_cli: Terminal) -> None:
+    await operator_cli.operator("add", "grace")
+    await operator_cli.pool.execute("ALTER TABLE audit ADD CHECK (action <> 'password.set')")
+    operator_cli.typed = ["three yellow cups"]
     with pytest.raises(asyncpg.CheckViolationError):
-        await terminal.operator("passwd", "grace")
-    assert await terminal.pool.fetchval("SELECT password_hash FROM operators WHERE name = 'grace'") is None
+        await operator_cli.operator("passwd", "grace")
+    assert (
+        await operator_cli.pool.fetchval("SELECT password_hash FROM operators WHERE name = 'grace'") is None
+    )
 
 
-async def test_operator_of_the_provider_gets_no_password(terminal: Terminal) -> None:
-    ida = await OperatorAdmin(terminal.pool).upsert_from_provider(
+async def test_operator_of_the_provider_gets_no_password(operator_cli: Terminal) -> None:
+    ida = await OperatorAdmin(operator_cli.pool).upsert_from_provider(
         issuer="https://id.example", subject="1", name="ida", role="viewer"
     )
     assert ida is not None
     with pytest.raises(OfTheProvider):
-        await terminal.operators.set_password(ida, "three yellow cups", by="test")
-    assert await terminal.pool.fetchval("SELECT password_hash FROM operators WHERE name = 'ida'") is None
+        await operator_cli.operators.set_password(ida, "three yellow cups", by="test")
+    assert await operator_cli.pool.fetchval("SELECT password_hash FROM operators WHERE name = 'ida'") is None
 
 
-async def test_login_link_is_recorded_with_its_operator(terminal: Terminal) -> None:
-    await create_login_link(terminal.url)
-    (entry,) = await read_audit(terminal.pool)
-    admin = await terminal.pool.fetchval("SELECT public_id FROM operators")
+async def test_login_link_is_recorded_with_its_operator(operator_cli: Terminal) -> None:
+    await create_login_link(operator_cli.url)
+    (entry,) = await read_audit(operator_cli.pool)
+    admin = await operator_cli.pool.fetchval("SELECT public_id FROM operators")
     assert (entry.actor, entry.action) == ("command line", "login_link.made")
     assert entry.about == f"operator:{admin}"
 
 
-async def test_revoked_operator_loses_access_and_last_admin_cannot_be_revoked(terminal: Terminal) -> None:
-    await terminal.operator("add", "ada", "--role", "admin")
-    _, link, _ = await terminal.operator("add", "grace", "--role", "admin")
-    token = await terminal.operators.use_link(token=link, source="a")
+async def test_revoked_operator_loses_access_and_last_admin_cannot_be_revoked(operator_cli: Terminal) -> None:
+    await operator_cli.operator("add", "ada", "--role", "admin")
+    _, link, _ = await operator_cli.operator("add", "grace", "--role", "admin")
+    token = await operator_cli.operators.use_link(token=link, source="a")
     assert isinstance(token, str)
-    assert (await terminal.operator("revoke", "grace"))[0] == 0
-    assert await terminal.operators.authenticate(token) is None
-    code, _, told = await terminal.operator("revoke", "ada")
+    assert (await operator_cli.operator("revoke", "grace"))[0] == 0
+    assert await operator_cli.operators.authenticate(token) is None
+    code, _, told = await operator_cli.operator("revoke", "ada")
     assert (code, "last admin" in told) == (1, True)
-    assert "locked" in (await terminal.operator("list"))[1]
-    assert await terminal.operators.find_broken_audit_link() is None
+    assert "locked" in (await operator_cli.operator("list"))[1]
+    assert await operator_cli.operators.find_broken_audit_link() is None
 
 
-async def test_refused_operator_command_gives_advice(terminal: Terminal) -> None:
-    await terminal.operator("add", "ada")
-    await OperatorAdmin(terminal.pool).upsert_from_provider(
+async def test_refused_operator_command_gives_advice(operator_cli: Terminal) -> None:
+    await operator_cli.operator("add", "ada")
+    await OperatorAdmin(operator_cli.pool).upsert_from_provider(
         issuer="https://id.example", subject="1", name="ida", role="viewer"
     )
     for words, advice in (
@@ -129,20 +131,22 @@ async def test_refused_operator_command_gives_advice(terminal: Terminal) -> None
         (("passwd", "eve"), "operator list"), (("revoke", "eve"), "operator list"),
         (("passwd", "ida"), "identity provider"),
     ):  # fmt: skip
-        code, said, told = await terminal.operator(*words)
+        code, said, told = await operator_cli.operator(*words)
         assert (code, said) == (1, ""), words
         assert advice in told, words
 
 
 @pytest.mark.control("S09", "S14")
-async def test_a_second_factor_is_reset_at_the_machine(terminal: Terminal) -> None:
-    await terminal.operator("add", "Grace")
-    assert (await terminal.operator("totp", "reset", "Grace"))[0] == 1
-    await terminal.pool.execute(
+async def test_a_second_factor_is_reset_at_the_machine(operator_cli: Terminal) -> None:
+    await operator_cli.operator("add", "Grace")
+    assert (await operator_cli.operator("totp", "reset", "Grace"))[0] == 1
+    await operator_cli.pool.execute(
         """INSERT INTO operator_factors (operator_id, key_id, sealed, confirmed_at)
            SELECT id, 'k', '\\x01', now() FROM operators WHERE name = 'Grace'"""
     )
-    assert "second factor" in str(await terminal.operator("list"))
-    assert (await terminal.operator("totp", "reset", "Grace"))[0] == 0
-    assert "second factor" not in str(await terminal.operator("list"))
-    assert await terminal.pool.fetchval("SELECT actor FROM audit ORDER BY id DESC LIMIT 1") == "command line"
+    assert "second factor" in str(await operator_cli.operator("list"))
+    assert (await operator_cli.operator("totp", "reset", "Grace"))[0] == 0
+    assert "second factor" not in str(await operator_cli.operator("list"))
+    assert (
+        await operator_cli.pool.fetchval("SELECT actor FROM audit ORDER BY id DESC LIMIT 1") == "command line"
+    )

@@ -23,7 +23,7 @@ _LEFT = "SELECT count(*) FROM workers WHERE pid = 0"
 
 
 @pytest.fixture(scope="module")
-async def redis_url() -> AsyncIterator[str]:
+async def own_redis_url() -> AsyncIterator[str]:
     folder = short_folder("evd-")
     servers = EmbeddedServers(folder / "servers", wanted=EmbeddedChoice(postgres=False, redis=True))
     await servers.start()
@@ -35,8 +35,8 @@ async def redis_url() -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def redis(redis_url: str) -> AsyncIterator[Any]:
-    client = Redis.from_url(redis_url)
+async def redis(own_redis_url: str) -> AsyncIterator[Any]:
+    client = Redis.from_url(own_redis_url)
     yield client
     await client.aclose()
 
@@ -115,40 +115,40 @@ async def test_address_without_a_primary_is_named(database_url: str) -> None:
     assert "promote one" in getattr(caught.value, "advice", "")
 
 
-async def test_redis_that_takes_everything_is_well(redis_url: str, redis: Any) -> None:
+async def test_redis_that_takes_everything_is_well(own_redis_url: str, redis: Any) -> None:
     before = await redis.dbsize()
-    assert (await _redis_finding(redis_url)).level == "ok"
+    assert (await _redis_finding(own_redis_url)).level == "ok"
     assert await redis.dbsize() == before
 
 
-async def test_redis_at_its_memory_limit_is_found(redis_url: str, redis: Any) -> None:
+async def test_redis_at_its_memory_limit_is_found(own_redis_url: str, redis: Any) -> None:
     await redis.config_set("maxmemory", "1")
-    found = await _redis_finding(redis_url)
+    found = await _redis_finding(own_redis_url)
     await redis.config_set("maxmemory", "0")
     assert found.level == "fail"
     assert "command not allowed when used memory > 'maxmemory'" in found.what
     assert "Raise maxmemory" in found.advice
 
 
-async def test_replica_of_redis_is_found(redis_url: str, redis: Any) -> None:
+async def test_replica_of_redis_is_found(own_redis_url: str, redis: Any) -> None:
     await redis.execute_command("REPLICAOF", "127.0.0.1", "1")
-    found = await _redis_finding(redis_url)
+    found = await _redis_finding(own_redis_url)
     await redis.execute_command("REPLICAOF", "NO", "ONE")
     assert found.level == "fail"
     assert "name the primary" in found.advice
 
 
-async def test_redis_that_waits_for_replicas_is_found(redis_url: str, redis: Any) -> None:
+async def test_redis_that_waits_for_replicas_is_found(own_redis_url: str, redis: Any) -> None:
     await redis.config_set("min-replicas-to-write", "1")
-    found = await _redis_finding(redis_url)
+    found = await _redis_finding(own_redis_url)
     await redis.config_set("min-replicas-to-write", "0")
     assert found.level == "fail"
     assert "min-replicas-to-write" in found.advice
 
 
-async def test_redis_account_without_channels_is_found(redis_url: str, redis: Any) -> None:
+async def test_redis_account_without_channels_is_found(own_redis_url: str, redis: Any) -> None:
     await redis.execute_command("ACL", "SETUSER", "narrow", "on", ">secret", "~*", "resetchannels", "+@all")
-    found = await _redis_finding(redis_url.replace("unix://", "unix://narrow:secret@"))
+    found = await _redis_finding(own_redis_url.replace("unix://", "unix://narrow:secret@"))
     await redis.execute_command("ACL", "DELUSER", "narrow")
     assert found.level == "fail"
     assert "Redis rejects announcements" in found.what

@@ -110,7 +110,7 @@ def test_hosts_are_here_around_or_away() -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def private(tmp_path: Path) -> Path:
     tmp_path.chmod(0o700)
     return tmp_path
 
@@ -120,40 +120,40 @@ def about(risks: Iterator[Finding], words: str) -> Sequence[Finding]:
 
 
 @pytest.mark.control("S37", "S44")
-def test_files_that_others_can_read_or_change_are_found(folder: Path) -> None:
-    settings = load_settings(data_dir=folder)
+def test_files_that_others_can_read_or_change_are_found(private: Path) -> None:
+    settings = load_settings(data_dir=private)
     assert not about(review_files(settings), "other accounts on this machine")
-    (folder / "secret_key").write_text(STRONG)
-    (folder / "secret_key").chmod(0o640)
-    (folder / "workspaces").mkdir()
-    (folder / "workspaces").chmod(0o777)
-    folder.chmod(0o755)
+    (private / "secret_key").write_text(STRONG)
+    (private / "secret_key").chmod(0o640)
+    (private / "workspaces").mkdir()
+    (private / "workspaces").chmod(0o777)
+    private.chmod(0o755)
     grades = {risk.advice: risk.level for risk in about(review_files(settings), "other accounts")}
     assert grades == {
         # The servers that root starts as `nobody` must get through to their files.
-        f"chmod {711 if os.geteuid() == 0 else 700} {folder}": "serious",
-        f"chmod 600 {folder / 'secret_key'}": "grave",
-        f"chmod -R go-w {folder / 'workspaces'}": "grave",
+        f"chmod {711 if os.geteuid() == 0 else 700} {private}": "serious",
+        f"chmod 600 {private / 'secret_key'}": "grave",
+        f"chmod -R go-w {private / 'workspaces'}": "grave",
     }
 
 
-def test_a_backup_that_is_old_or_was_never_made_is_found(folder: Path) -> None:
-    settings = load_settings(data_dir=folder)
+def test_a_backup_that_is_old_or_was_never_made_is_found(private: Path) -> None:
+    settings = load_settings(data_dir=private)
     (risk,) = about(review_files(settings), "the newest backup")
     assert "is none" in risk.what
-    (folder / "backups").mkdir(mode=0o700)
-    (folder / "backups" / "erasures.jsonl").touch()
-    (folder / "backups" / "evertalk-20200101T000000Z.tar").touch()
+    (private / "backups").mkdir(mode=0o700)
+    (private / "backups" / "erasures.jsonl").touch()
+    (private / "backups" / "evertalk-20200101T000000Z.tar").touch()
     assert "days old" in about(review_files(settings), "the newest backup")[0].what
-    (folder / "backups" / name_of(datetime.now(UTC))).touch()
+    (private / "backups" / name_of(datetime.now(UTC))).touch()
     assert not about(review_files(settings), "the newest backup")
-    elsewhere = load_settings(data_dir=folder, database_url="postgresql:///x", secret_key=STRONG)
+    elsewhere = load_settings(data_dir=private, database_url="postgresql:///x", secret_key=STRONG)
     assert about(review_files(elsewhere), "cannot see whether")
 
 
 @pytest.mark.control("S25", "S43")
-def test_servers_of_tools_are_looked_at(folder: Path) -> None:
-    path = folder / "mcp.json"
+def test_servers_of_tools_are_looked_at(private: Path) -> None:
+    path = private / "mcp.json"
     servers = {
         "open": {"url": "http://tools.example.org/mcp"},
         "mine": {"url": "http://127.0.0.1:9000/mcp", "headers": {"Authorization": "Bearer abc"}},
@@ -164,21 +164,21 @@ def test_servers_of_tools_are_looked_at(folder: Path) -> None:
     }
     path.write_text(json.dumps({"mcpServers": servers}))
     path.chmod(0o644)
-    risks = {risk.what: risk.level for risk in review_files(load_settings(data_dir=folder, mcp_file=path))}
+    risks = {risk.what: risk.level for risk in review_files(load_settings(data_dir=private, mcp_file=path))}
     assert risks["the tools of open are called over http"] == "grave"
     assert risks["npx starts the newest version of the tools of newest"] == "serious"
     assert risks[f"other accounts can read {path}, which holds secrets of mine"] == "grave"
     assert not [what for what in risks if "pinned" in what or "scoped" in what or "script" in what]
     path.chmod(0o620)
-    risks = {risk.what: risk.level for risk in review_files(load_settings(data_dir=folder, mcp_file=path))}
+    risks = {risk.what: risk.level for risk in review_files(load_settings(data_dir=private, mcp_file=path))}
     assert risks[f"other accounts on this machine can change {path} (620)"] == "grave"
 
 
 @pytest.mark.control("S14", "S39")
 async def test_what_rows_tell_is_found(
-    database_url: str, pool: asyncpg.Pool[asyncpg.Record], folder: Path
+    database_url: str, pool: asyncpg.Pool[asyncpg.Record], private: Path
 ) -> None:
-    quiet = load_settings(data_dir=folder)
+    quiet = load_settings(data_dir=private)
     assert list(review_database(quiet, await read_deployment_rows(database_url))) == []
     await pool.execute(
         """INSERT INTO operators (name, role, password_hash, last_login_at)
@@ -198,9 +198,9 @@ async def test_what_rows_tell_is_found(
     await pool.execute(
         """INSERT INTO sites (name, agent_id, audience) SELECT 'shop', id, 'public' FROM agents LIMIT 1"""
     )
-    (folder / "mcp.json").write_text('{"mcpServers": {"files": {"command": "/opt/files"}}}')
+    (private / "mcp.json").write_text('{"mcpServers": {"files": {"command": "/opt/files"}}}')
     away = load_settings(
-        data_dir=folder, public_url="https://chat.example.org", database_url=database_url, secret_key=STRONG
+        data_dir=private, public_url="https://chat.example.org", database_url=database_url, secret_key=STRONG
     )
     risks = {
         risk.what: risk.level for risk in review_database(away, await read_deployment_rows(database_url))
@@ -237,24 +237,24 @@ async def test_what_rows_tell_is_found(
 
 @pytest.mark.parametrize(("followers", "waits", "found"), [(0, False, 0), (1, False, 1), (2, True, 0)])
 def test_a_standby_that_no_commit_waits_for_is_found(
-    folder: Path, followers: int, waits: bool, found: int
+    private: Path, followers: int, waits: bool, found: int
 ) -> None:
     stored = replace(NO_ROWS, followers=followers, waits_for_followers=waits)
-    risks = list(review_database(load_settings(data_dir=folder), stored))
+    risks = list(review_database(load_settings(data_dir=private), stored))
     assert [risk.what for risk in risks] == [
         "a standby follows the database, but no commit waits for it"
     ] * found
 
 
-async def test_review_prints_text_or_json_and_exits_1_when_grave(database_url: str, folder: Path) -> None:
+async def test_review_prints_text_or_json_and_exits_1_when_grave(database_url: str, private: Path) -> None:
     said: list[str] = []
-    settings = load_settings(data_dir=folder, database_url=database_url, secret_key=STRONG)
+    settings = load_settings(data_dir=private, database_url=database_url, secret_key=STRONG)
     done = await run_review(settings, as_json=False, say=said.append)
     assert done == 0, said
     assert "docs/controls.md" in said[-1]
     said.clear()
     open_door = load_settings(
-        data_dir=folder, database_url=database_url, secret_key=STRONG, trusted_proxies="0.0.0.0/0"
+        data_dir=private, database_url=database_url, secret_key=STRONG, trusted_proxies="0.0.0.0/0"
     )
     assert await run_review(open_door, as_json=True, say=said.append) == 1
     told = json.loads("\n".join(said))
@@ -267,15 +267,17 @@ async def test_review_prints_text_or_json_and_exits_1_when_grave(database_url: s
     }
 
 
-async def test_a_database_before_its_first_start_tells_nothing(empty_database_url: str, folder: Path) -> None:
+async def test_a_database_before_its_first_start_tells_nothing(
+    empty_database_url: str, private: Path
+) -> None:
     stored = await read_deployment_rows(empty_database_url)
-    assert list(review_database(load_settings(data_dir=folder), stored)) == []
+    assert list(review_database(load_settings(data_dir=private), stored)) == []
 
 
-async def test_unreachable_database_is_reported_and_the_rest_reviewed(folder: Path) -> None:
+async def test_unreachable_database_is_reported_and_the_rest_reviewed(private: Path) -> None:
     said: list[str] = []
     away = load_settings(
-        data_dir=folder, database_url="postgresql://u@127.0.0.1:1/x", secret_key=STRONG, log_level="debug"
+        data_dir=private, database_url="postgresql://u@127.0.0.1:1/x", secret_key=STRONG, log_level="debug"
     )
     assert await run_review(away, as_json=False, say=said.append) == 0
     told = "\n".join(said)
@@ -285,7 +287,7 @@ async def test_unreachable_database_is_reported_and_the_rest_reviewed(folder: Pa
 
 @pytest.mark.control("S38")
 async def test_redis_without_a_password_is_found(
-    database_url: str, redis_url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    database_url: str, redis_url: str, private: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import shared.diagnostics.security_review as review
 
@@ -298,7 +300,7 @@ async def test_redis_without_a_password_is_found(
     monkeypatch.setattr(review, "_accepts_without_password", lets_in)
     said: list[str] = []
     settings = load_settings(
-        data_dir=folder,
+        data_dir=private,
         database_url=database_url,
         secret_key=STRONG,
         redis_url=f"redis://:{STRONG}@valkey:6379/0",

@@ -46,23 +46,23 @@ async def pooler(own_server: OwnPostgres, request: pytest.FixtureRequest) -> Asy
 
 
 @pytest.fixture
-async def url(pooler: PgBouncer, own_server: OwnPostgres, own_database: str) -> str:
+async def pooled_url(pooler: PgBouncer, own_server: OwnPostgres, own_database: str) -> str:
     return pooler.url(own_server, own_database)
 
 
 async def test_what_stands_between_is_found(
-    pooler: PgBouncer, own_server: OwnPostgres, own_database: str, url: str
+    pooler: PgBouncer, own_server: OwnPostgres, own_database: str, pooled_url: str
 ) -> None:
-    found = await probe_pooler_at(url)
+    found = await probe_pooler_at(pooled_url)
     assert found.pooler
     assert found.keeps_prepared == pooler.carries_prepared
     assert not (await probe_pooler_at(own_server.url(own_database))).pooler
 
 
-async def test_operators_change_rows_in_parallel_through_it(url: str) -> None:
+async def test_operators_change_rows_in_parallel_through_it(pooled_url: str) -> None:
     """More sessions than servers: a statement that one had prepared would meet another's of the same name."""
-    await migrate(url)
-    async with open_stores(url, size=8) as stores, asyncio.TaskGroup() as all_at_once:
+    await migrate(pooled_url)
+    async with open_stores(pooled_url, size=8) as stores, asyncio.TaskGroup() as all_at_once:
         for number in range(PEOPLE):
             all_at_once.create_task(_make_and_change(stores, f"agent {number}"))
 
@@ -78,11 +78,11 @@ async def _make_and_change(stores: Stores, name: str) -> None:
 
 
 async def test_people_talk_in_parallel_through_it(
-    pooler: PgBouncer, own_server: OwnPostgres, own_database: str, url: str, redis_url: str
+    pooler: PgBouncer, own_server: OwnPostgres, own_database: str, pooled_url: str, redis_url: str
 ) -> None:
-    await migrate(url)
-    await migrate(url)
-    settings = settings_for(url, redis_url)
+    await migrate(pooled_url)
+    await migrate(pooled_url)
+    settings = settings_for(pooled_url, redis_url)
     async with running_app(settings) as one, running_app(settings) as other:
         guests = [await visit(one if number % 2 else other) for number in range(PEOPLE)]
         async with asyncio.TaskGroup() as all_at_once:
@@ -97,7 +97,7 @@ async def test_people_talk_in_parallel_through_it(
         assert [str(line) for line in await check_invariants(connection)] == []
     finally:
         await connection.close()
-    await _left_nothing(pooler, url)
+    await _left_nothing(pooler, pooled_url)
 
 
 async def _talk(guest: Visit) -> None:
@@ -116,9 +116,9 @@ async def _left_nothing(pooler: PgBouncer, url: str) -> None:
         await pool.close()
 
 
-async def test_rivals_with_the_same_names_do_not_meet(url: str) -> None:
+async def test_rivals_with_the_same_names_do_not_meet(pooled_url: str) -> None:
     """Each process numbers its statements from 1 on."""
-    pools = [await open_pool(url, size=4) for _ in range(3)]
+    pools = [await open_pool(pooled_url, size=4) for _ in range(3)]
     try:
         async with asyncio.TaskGroup() as all_at_once:
             for number, pool in enumerate(pools):
@@ -134,19 +134,19 @@ async def _asked(pool: asyncpg.Pool[asyncpg.Record], number: int) -> None:
 
 
 async def test_doctor_tells_what_it_does_not_keep(
-    pooler: PgBouncer, own_server: OwnPostgres, own_database: str, url: str
+    pooler: PgBouncer, own_server: OwnPostgres, own_database: str, pooled_url: str
 ) -> None:
-    bare = await _said(load_settings(database_url=url, secret_key=KEY), url)
+    bare = await _said(load_settings(database_url=pooled_url, secret_key=KEY), pooled_url)
     assert "ALTER ROLE evertalk SET statement_timeout" in bare
     assert "EVERTALK_DIRECT_DATABASE_URL" in bare
     assert ("max_prepared_statements" in bare) == (not pooler.carries_prepared)
     direct = own_server.url(own_database)
-    set_up = load_settings(database_url=url, direct_database_url=direct, secret_key=KEY)
-    assert "EVERTALK_DIRECT_DATABASE_URL" not in await _said(set_up, url)
+    set_up = load_settings(database_url=pooled_url, direct_database_url=direct, secret_key=KEY)
+    assert "EVERTALK_DIRECT_DATABASE_URL" not in await _said(set_up, pooled_url)
     assert await check_pooler(load_settings(database_url=direct, secret_key=KEY), direct) == []
     away = own_server.url("nowhere")
-    away_settings = load_settings(database_url=url, direct_database_url=away, secret_key=KEY)
-    assert "past the pooler" in await _said(away_settings, url)
+    away_settings = load_settings(database_url=pooled_url, direct_database_url=away, secret_key=KEY)
+    assert "past the pooler" in await _said(away_settings, pooled_url)
 
 
 async def _said(settings: Settings, url: str) -> str:
@@ -154,10 +154,10 @@ async def _said(settings: Settings, url: str) -> str:
 
 
 async def test_a_backup_goes_past_it_or_is_refused(
-    own_server: OwnPostgres, own_database: str, url: str, redis_url: str, tmp_path: Path
+    own_server: OwnPostgres, own_database: str, pooled_url: str, redis_url: str, tmp_path: Path
 ) -> None:
     """What pg_dump sets in its session would be the next client's: every table would be gone for it."""
-    here = {**environment(tmp_path, url, redis_url)}
+    here = {**environment(tmp_path, pooled_url, redis_url)}
     assert (await run("migrate", said_by=here)).returncode == 0
     refused = await run("backup", said_by=here)
     assert refused.returncode == 1
@@ -170,7 +170,7 @@ async def test_a_backup_goes_past_it_or_is_refused(
     (archive,) = (tmp_path / "backups").glob("evertalk-*")
     filled = await run(
         "restore", str(archive),
-        said_by=here | {"DATABASE_URL": url.replace(own_database, f"{own_database}_again"),
+        said_by=here | {"DATABASE_URL": pooled_url.replace(own_database, f"{own_database}_again"),
                         "EVERTALK_DIRECT_DATABASE_URL": again},
     )  # fmt: skip
     assert filled.returncode == 0, filled.stderr

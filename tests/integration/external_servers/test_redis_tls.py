@@ -42,7 +42,7 @@ class Front:
 
 
 @pytest.fixture
-async def front(redis_url: str, tmp_path: Path) -> AsyncIterator[Front]:
+async def secured(redis_url: str, tmp_path: Path) -> AsyncIterator[Front]:
     """Of a Valkey that lets in by a name and a password with signs in it, too."""
     authority, parts = Authority(tmp_path), urlsplit(redis_url)
     admin = Redis.from_url(redis_url)
@@ -58,8 +58,8 @@ async def doctor_says(url: str) -> Finding:
     return finding
 
 
-async def test_jobs_and_answers_go_over_tls(database_url: str, front: Front) -> None:
-    url = front.url()
+async def test_jobs_and_answers_go_over_tls(database_url: str, secured: Front) -> None:
+    url = secured.url()
     assert (await doctor_says(url)).level == "ok"
     with capture_logs() as logs:
         async with running_app(settings_for(database_url, url)) as app:
@@ -121,11 +121,11 @@ async def _carried_out(url: str) -> bool:
 
 
 @pytest.mark.parametrize("way", ["no authority", "a rival's authority", "another name"])
-async def test_doctor_is_content_when_arq_is_and_only_then(front: Front, tmp_path: Path, way: str) -> None:
+async def test_doctor_is_content_when_arq_is_and_only_then(secured: Front, tmp_path: Path, way: str) -> None:
     url = {
-        "no authority": front.url(ssl_ca_certs=""),
-        "a rival's authority": front.url(ssl_ca_certs=Authority(tmp_path, "rival").file),
-        "another name": front.url("127.0.0.1"),
+        "no authority": secured.url(ssl_ca_certs=""),
+        "a rival's authority": secured.url(ssl_ca_certs=Authority(tmp_path, "rival").file),
+        "another name": secured.url("127.0.0.1"),
     }[way]
     bell = ArqDoorbell(url)
     assert not await bell.ring(DueJob(id=1, kind="flush"))
@@ -133,8 +133,8 @@ async def test_doctor_is_content_when_arq_is_and_only_then(front: Front, tmp_pat
     await bell.close()
 
 
-async def test_names_of_hosts_may_be_left_unchecked(front: Front) -> None:
-    for url in (front.url("127.0.0.1", ssl_check_hostname="false"), front.url(ssl_cert_reqs="none")):
+async def test_names_of_hosts_may_be_left_unchecked(secured: Front) -> None:
+    for url in (secured.url("127.0.0.1", ssl_check_hostname="false"), secured.url(ssl_cert_reqs="none")):
         bell = ArqDoorbell(url)
         assert await bell.ring(DueJob(id=2, kind="flush", attempt=len(url)))
         assert (await doctor_says(url)).level == "ok"

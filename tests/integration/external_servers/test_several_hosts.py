@@ -47,6 +47,13 @@ async def test_refusal_of_a_later_host_comes_with_the_earlier_reasons(port: int)
     assert f'127.0.0.1:{port}: database "no_such" does not exist' in str(refused.value)
 
 
+async def test_refusal_of_the_first_host_asks_no_other(port: int) -> None:
+    with pytest.raises(StorageUnavailable) as refused:
+        await connect(f"postgresql://postgres@127.0.0.1:{port},127.0.0.1:1/no_such")
+    assert f'127.0.0.1:{port}: database "no_such" does not exist' in str(refused.value)
+    assert NOBODY_THERE not in str(refused.value)
+
+
 async def test_standbys_alone_are_named_with_the_advice_to_promote_one(database_url: str, port: int) -> None:
     hosts = f"127.0.0.1:{port},127.0.0.1:1"
     with pytest.raises(StorageUnavailable) as refused:

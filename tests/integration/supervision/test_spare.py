@@ -31,19 +31,21 @@ time.sleep(600)
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
+def log_file(tmp_path: Path) -> Path:
     file = tmp_path / "log.txt"
     file.touch()
     return file
 
 
 @pytest.fixture
-async def child(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChildProcess]:
+async def child(
+    tmp_path: Path, log_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[ChildProcess]:
     monkeypatch.setattr(child_process, "_SPARE_AFTER_SECONDS", 0.1)
     monkeypatch.setattr(child_process, "has_room_for_spare", lambda: True)
     made = ChildProcess(
         name="sample", environment={**os.environ, "PYTHONPATH": str(child_process.ROOT)}, folder=tmp_path,
-        say=lambda _: None, command=(sys.executable, "-c", PROGRAM, str(log)), keeps_spare=True,
+        say=lambda _: None, command=(sys.executable, "-c", PROGRAM, str(log_file)), keeps_spare=True,
     )  # fmt: skip
     running = asyncio.create_task(made.run())
     yield made
@@ -61,40 +63,40 @@ async def wait_for_lines(log: Path, word: str, times: int) -> list[list[str]]:
             await asyncio.sleep(0.02)
 
 
-async def test_spare_takes_the_place_of_a_killed_process(child: ChildProcess, log: Path) -> None:
-    [first] = await wait_for_lines(log, "works", 1)
+async def test_spare_takes_the_place_of_a_killed_process(child: ChildProcess, log_file: Path) -> None:
+    [first] = await wait_for_lines(log_file, "works", 1)
     for number in (1, 2):
-        waiting = (await wait_for_lines(log, "waits", number))[-1]
+        waiting = (await wait_for_lines(log_file, "waits", number))[-1]
         assert child.pid is not None
         os.kill(child.pid, signal.SIGKILL)
-        works = (await wait_for_lines(log, "works", number + 1))[-1]
+        works = (await wait_for_lines(log_file, "works", number + 1))[-1]
         assert works[1] == waiting[1] != first[1]
         assert works[2:] == ["True", "False"]
         assert child.pid == int(works[1])
 
 
-async def test_spare_that_was_killed_is_replaced(child: ChildProcess, log: Path) -> None:
-    [[_, pid]] = await wait_for_lines(log, "waits", 1)
+async def test_spare_that_was_killed_is_replaced(child: ChildProcess, log_file: Path) -> None:
+    [[_, pid]] = await wait_for_lines(log_file, "waits", 1)
     os.kill(int(pid), signal.SIGKILL)
-    await wait_for_lines(log, "waits", 2)
-    assert len(await wait_for_lines(log, "works", 1)) == 1
+    await wait_for_lines(log_file, "waits", 2)
+    assert len(await wait_for_lines(log_file, "works", 1)) == 1
 
 
-async def test_spare_ends_when_its_process_is_stopped(child: ChildProcess, log: Path) -> None:
-    [[_, pid]] = await wait_for_lines(log, "waits", 1)
+async def test_spare_ends_when_its_process_is_stopped(child: ChildProcess, log_file: Path) -> None:
+    [[_, pid]] = await wait_for_lines(log_file, "waits", 1)
     await child.stop(timeout_seconds=5)
-    assert ["ends", pid] in await wait_for_lines(log, "ends", 1)
+    assert ["ends", pid] in await wait_for_lines(log_file, "ends", 1)
 
 
 async def test_no_spare_where_memory_is_short(
-    child: ChildProcess, log: Path, monkeypatch: pytest.MonkeyPatch
+    child: ChildProcess, log_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child_process, "has_room_for_spare", lambda: False)
-    await wait_for_lines(log, "works", 1)
+    await wait_for_lines(log_file, "works", 1)
     await asyncio.sleep(0.5)
     assert child.pid is not None
     os.kill(child.pid, signal.SIGKILL)
-    assert [works[2] for works in await wait_for_lines(log, "works", 2)] == ["False", "False"]
+    assert [works[2] for works in await wait_for_lines(log_file, "works", 2)] == ["False", "False"]
 
 
 @pytest.mark.parametrize(

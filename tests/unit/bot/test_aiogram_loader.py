@@ -66,20 +66,20 @@ def ask(*program: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def found() -> Any:
+def loaded() -> Any:
     return ask(USE, ALL)
 
 
-def test_loading_aiogram_builds_only_what_is_used(found: Any) -> None:
+def test_loading_aiogram_builds_only_what_is_used(loaded: Any) -> None:
     """When this fails, aiogram has changed how it ends its import: the bot works, and is 100 MB larger."""
-    assert found["objects"] > 300
-    assert found["built"] < found["objects"] / 10
+    assert loaded["objects"] > 300
+    assert loaded["built"] < loaded["objects"] / 10
 
 
-def test_what_was_left_out_builds_itself_when_it_is_used(found: Any) -> None:
-    assert found["read"] == ["f", "?", True, "Hi"]
-    assert json.loads(found["json"])["reply_to_message"]["photo"][0]["file_id"] == "f"
+def test_what_was_left_out_builds_itself_when_it_is_used(loaded: Any) -> None:
+    assert loaded["read"] == ["f", "?", True, "Hi"]
+    assert json.loads(loaded["json"])["reply_to_message"]["photo"][0]["file_id"] == "f"
 
 
-def test_every_model_of_aiogram_can_still_be_built(found: Any) -> None:
-    assert found["left"] == []
+def test_every_model_of_aiogram_can_still_be_built(loaded: Any) -> None:
+    assert loaded["left"] == []

@@ -20,7 +20,7 @@ SECRET = "s" * 32
 
 
 @pytest.fixture(scope="module")
-async def receiver() -> AsyncIterator[HookProcess]:
+async def posted() -> AsyncIterator[HookProcess]:
     async with hook_process(SECRET) as running:
         yield running
 
@@ -29,35 +29,35 @@ def hook(url: str, **more: Any) -> CompactionHook:
     return CompactionHook(url, SECRET, **more)
 
 
-async def test_strict_receiver_takes_a_message_and_its_repetition(receiver: HookProcess) -> None:
-    await receiver.plan({"status": 500}, {"body": '{"skip": true}'})
-    assert await hook(receiver.url).send(build_message(), seconds=5) == (NotSent(code="http_500"), b"{}")
-    outcome, answer = await hook(receiver.url).send(build_message(attempts=2), seconds=5)
+async def test_strict_receiver_takes_a_message_and_its_repetition(posted: HookProcess) -> None:
+    await posted.plan({"status": 500}, {"body": '{"skip": true}'})
+    assert await hook(posted.url).send(build_message(), seconds=5) == (NotSent(code="http_500"), b"{}")
+    outcome, answer = await hook(posted.url).send(build_message(attempts=2), seconds=5)
     assert (outcome, wants_skip(answer)) == (Sent(), True)
-    messages, faults = await receiver.list_told()
+    messages, faults = await posted.list_told()
     assert faults == []
     assert messages[-1] == messages[-2]
     assert messages[-1]["type"] == "compaction.before"
 
 
-async def test_receiver_with_another_secret_refuses_a_hook(receiver: HookProcess) -> None:
-    outcome, _ = await CompactionHook(receiver.url, "t" * 32).send(build_message(), seconds=5)
+async def test_receiver_with_another_secret_refuses_a_hook(posted: HookProcess) -> None:
+    outcome, _ = await CompactionHook(posted.url, "t" * 32).send(build_message(), seconds=5)
     assert outcome == AlertRefused(code="http_401")
 
 
 @pytest.mark.control("S26")
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_redirect_of_a_hook_is_not_followed(receiver: HookProcess, status: int) -> None:
-    before = len((await receiver.list_told())[0])
-    await receiver.plan({"status": status, "location": receiver.url, "body": '{"skip": true}'})
-    outcome, _ = await hook(receiver.url).send(build_message(), seconds=5)
+async def test_redirect_of_a_hook_is_not_followed(posted: HookProcess, status: int) -> None:
+    before = len((await posted.list_told())[0])
+    await posted.plan({"status": status, "location": posted.url, "body": '{"skip": true}'})
+    outcome, _ = await hook(posted.url).send(build_message(), seconds=5)
     assert outcome == AlertRefused(code=f"http_{status}")
-    assert len((await receiver.list_told())[0]) == before + 1
+    assert len((await posted.list_told())[0]) == before + 1
 
 
-async def test_slow_receiver_of_a_hook_is_given_up_at_the_bound(receiver: HookProcess) -> None:
-    await receiver.plan({"seconds": 30, "body": '{"skip": true}'})
-    assert await hook(receiver.url).send(build_message(), seconds=0.2) == (NotSent(code="timeout"), b"")
+async def test_slow_receiver_of_a_hook_is_given_up_at_the_bound(posted: HookProcess) -> None:
+    await posted.plan({"seconds": 30, "body": '{"skip": true}'})
+    assert await hook(posted.url).send(build_message(), seconds=0.2) == (NotSent(code="timeout"), b"")
 
 
 @pytest.mark.control("S26")

@@ -29,7 +29,7 @@ _numbers = count(1)
 
 
 @pytest.fixture
-def folder(run_folder: Path) -> Path:
+def home(run_folder: Path) -> Path:
     path = run_folder / f"e{next(_numbers)}"
     path.mkdir(mode=0o755)
     return path / "servers"
@@ -55,36 +55,36 @@ async def test_both_servers_answer_on_private_sockets_and_nowhere_else(
     assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
 
 
-async def test_a_clean_stop_and_a_second_start_keep_everything(folder: Path) -> None:
-    async with EmbeddedServers(folder) as first:
+async def test_a_clean_stop_and_a_second_start_keep_everything(home: Path) -> None:
+    async with EmbeddedServers(home) as first:
         assert await add_one(first) == (1, 1)
-    async with EmbeddedServers(folder) as second:
+    async with EmbeddedServers(home) as second:
         assert await add_one(second) == (2, 2)
 
 
 @pytest.mark.faults
-async def test_acknowledged_writes_survive_kill_9_of_everything(folder: Path) -> None:
-    async with EmbeddedServers(folder) as servers:
+async def test_acknowledged_writes_survive_kill_9_of_everything(home: Path) -> None:
+    async with EmbeddedServers(home) as servers:
         await add_one(servers)
-    process, pids = await asyncio.to_thread(start_elsewhere, folder)
+    process, pids = await asyncio.to_thread(start_elsewhere, home)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     await asyncio.to_thread(end_process, process, signal.SIGKILL)
-    async with EmbeddedServers(folder) as servers:
+    async with EmbeddedServers(home) as servers:
         assert await add_one(servers) == (2, 2)
 
 
 @pytest.mark.faults
-async def test_servers_whose_parent_was_shot_do_not_stand_in_the_way(folder: Path) -> None:
-    process, _ = await asyncio.to_thread(start_elsewhere, folder)
+async def test_servers_whose_parent_was_shot_do_not_stand_in_the_way(home: Path) -> None:
+    process, _ = await asyncio.to_thread(start_elsewhere, home)
     await asyncio.to_thread(end_process, process, signal.SIGKILL)
-    async with EmbeddedServers(folder) as servers:
+    async with EmbeddedServers(home) as servers:
         assert await add_one(servers) == (1, 1)
 
 
 @pytest.mark.faults
-async def test_a_server_that_falls_is_started_again(folder: Path) -> None:
-    async with EmbeddedServers(folder) as servers:
+async def test_a_server_that_falls_is_started_again(home: Path) -> None:
+    async with EmbeddedServers(home) as servers:
         await add_one(servers)
         watching = asyncio.create_task(servers.watch())
         assert servers.postgres is not None
@@ -114,17 +114,17 @@ exit 1
 """
 
 
-async def test_a_killed_server_is_waited_for_however_much_its_processes_say(folder: Path) -> None:
+async def test_a_killed_server_is_waited_for_however_much_its_processes_say(home: Path) -> None:
     """Sixty connections write their last lines below the one that says why the new server did not start."""
-    cluster, programs, runs = folder / "pg", folder / "bin", folder / "runs"
-    for made in (cluster, programs, folder / "sockets"):
+    cluster, programs, runs = home / "pg", home / "bin", home / "runs"
+    for made in (cluster, programs, home / "sockets"):
         made.mkdir(parents=True)
     (cluster / "PG_VERSION").write_text(f"{POSTGRES_MAJOR}\n")
     (programs / "postgres").write_text(_LINGERING.format(runs=runs))
     (programs / "postgres").chmod(0o755)
     server = EmbeddedPostgres(
         ServerConfig(
-            folder=folder, sockets=folder / "sockets", account=ProcessUser(),
+            folder=home, sockets=home / "sockets", account=ProcessUser(),
             binaries=Binaries(postgres_bin=programs, valkey_server=programs),
         )
     )  # fmt: skip
@@ -140,41 +140,41 @@ async def _try_to_add_one(servers: EmbeddedServers) -> tuple[int, int] | None:
         return None
 
 
-async def test_one_folder_serves_one_process(folder: Path) -> None:
-    async with EmbeddedServers(folder, wanted=EmbeddedChoice(postgres=False), durable=False):
-        assert are_running(folder)
+async def test_one_folder_serves_one_process(home: Path) -> None:
+    async with EmbeddedServers(home, wanted=EmbeddedChoice(postgres=False), durable=False):
+        assert are_running(home)
         with pytest.raises(FolderInUse, match="already in use"):
-            await EmbeddedServers(folder).start()
-    assert not are_running(folder)
+            await EmbeddedServers(home).start()
+    assert not are_running(home)
 
 
-async def test_a_folder_name_with_spaces_works(folder: Path) -> None:
-    async with EmbeddedServers(folder.parent / "Application Support", durable=False) as servers:
+async def test_a_folder_name_with_spaces_works(home: Path) -> None:
+    async with EmbeddedServers(home.parent / "Application Support", durable=False) as servers:
         assert " " not in servers.redis_url
         assert await add_one(servers) == (1, 1)
 
 
-async def test_a_very_long_folder_name_works(folder: Path) -> None:
-    deep = folder.parent / ("long" * 20) / ("path" * 20)
+async def test_a_very_long_folder_name_works(home: Path) -> None:
+    deep = home.parent / ("long" * 20) / ("path" * 20)
     async with EmbeddedServers(deep, durable=False) as servers:
         assert len(servers.redis_url.removeprefix("unix://")) <= LONGEST_SOCKET_BYTES
         assert await add_one(servers) == (1, 1)
 
 
-async def test_files_of_another_major_version_are_refused_with_advice(folder: Path) -> None:
-    async with EmbeddedServers(folder, durable=False):
+async def test_files_of_another_major_version_are_refused_with_advice(home: Path) -> None:
+    async with EmbeddedServers(home, durable=False):
         pass
-    (folder / "pg" / "PG_VERSION").write_text("12\n")
+    (home / "pg" / "PG_VERSION").write_text("12\n")
     with pytest.raises(EmbeddedServerFailed, match="PostgreSQL 12") as refusal:
-        await EmbeddedServers(folder, durable=False).start()
+        await EmbeddedServers(home, durable=False).start()
     assert "./evertalk upgrade" in refusal.value.advice
-    assert not are_running(folder)
+    assert not are_running(home)
 
 
-async def test_a_half_made_cluster_is_never_used(folder: Path) -> None:
-    (folder / "pg.new").mkdir(parents=True)
-    (folder / "pg.new" / "PG_VERSION").write_text("18\n")
-    async with EmbeddedServers(folder, durable=False) as servers:
+async def test_a_half_made_cluster_is_never_used(home: Path) -> None:
+    (home / "pg.new").mkdir(parents=True)
+    (home / "pg.new" / "PG_VERSION").write_text("18\n")
+    async with EmbeddedServers(home, durable=False) as servers:
         assert await add_one(servers) == (1, 1)
 
 
@@ -221,10 +221,10 @@ def test_a_log_is_turned_over_when_it_is_full(tmp_path: Path) -> None:
 
 @pytest.mark.control("S44")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
-async def test_root_gives_up_its_rights_and_opens_no_other_folder(folder: Path) -> None:
+async def test_root_gives_up_its_rights_and_opens_no_other_folder(home: Path) -> None:
     before = Path("/root").stat().st_mode
     accounts = Path("/etc/passwd").read_bytes()
-    async with EmbeddedServers(folder, durable=False) as servers:
+    async with EmbeddedServers(home, durable=False) as servers:
         assert servers.postgres is not None
         assert servers.postgres.process is not None
         status = Path(f"/proc/{servers.postgres.process.pid}/status").read_text()

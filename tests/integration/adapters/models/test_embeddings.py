@@ -26,7 +26,7 @@ PASSAGES = ("My bicycle is in the cellar.", "The piano has the number PX-4471.",
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[RunningEmbeddings]:
+async def embeddings() -> AsyncIterator[RunningEmbeddings]:
     async with RunningEmbeddings() as running:
         yield running
 
@@ -37,11 +37,11 @@ def new_encoder(server: RunningEmbeddings, **chosen: Any) -> HttpEncoder:
 
 
 @pytest.fixture
-async def encoder(server: RunningEmbeddings) -> AsyncIterator[HttpEncoder]:
+async def encoder(embeddings: RunningEmbeddings) -> AsyncIterator[HttpEncoder]:
     """It knows the middle of the model, as after its first request."""
-    made = new_encoder(server)
+    made = new_encoder(embeddings)
     await made.encode(())
-    await server.requests()
+    await embeddings.requests()
     yield made
     await made.close()
 
@@ -62,29 +62,29 @@ async def test_question_in_another_language_is_nearest_to_its_passage(encoder: H
     assert {len(vector) for vector in passages.vectors} == {DIMENSIONS}
 
 
-async def test_processes_name_a_model_alike(server: RunningEmbeddings, encoder: HttpEncoder) -> None:
-    other = new_encoder(server)
+async def test_processes_name_a_model_alike(embeddings: RunningEmbeddings, encoder: HttpEncoder) -> None:
+    other = new_encoder(embeddings)
     assert await other.encode(PASSAGES) == await encoder.encode(PASSAGES)
     await other.close()
 
 
 async def test_requests_hold_few_texts_without_secrets(
-    server: RunningEmbeddings, encoder: HttpEncoder
+    embeddings: RunningEmbeddings, encoder: HttpEncoder
 ) -> None:
     key = "sk-ant-api03-" + "Ab3" * 20
     texts = [f"Line {number} has {key}." for number in range(MOST_TEXTS + 3)]
     encoded = await encoder.encode([*texts, "  "])
     assert len(encoded.vectors) == len(texts) + 1
-    asked = await server.requests()
+    asked = await embeddings.requests()
     assert [len(one["input"]) for one in asked] == [MOST_TEXTS, 4]
     assert key not in str(asked)
 
 
 async def test_rows_in_another_order_belong_to_their_texts(
-    server: RunningEmbeddings, encoder: HttpEncoder
+    embeddings: RunningEmbeddings, encoder: HttpEncoder
 ) -> None:
     known = await encoder.encode(PASSAGES)
-    await server.next({"backwards": True})
+    await embeddings.next({"backwards": True})
     assert await encoder.encode(PASSAGES) == known
 
 
@@ -116,10 +116,10 @@ GOOD = [1.0] * DIMENSIONS
     ],
 )
 async def test_answer_without_a_vector_for_each_text_is_refused(
-    action: dict[str, Any], server: RunningEmbeddings, encoder: HttpEncoder
+    action: dict[str, Any], embeddings: RunningEmbeddings, encoder: HttpEncoder
 ) -> None:
     known = await encoder.encode(PASSAGES)
-    await server.next(action)
+    await embeddings.next(action)
     with pytest.raises(ModelUnavailable):
         await encoder.encode(PASSAGES, question=True)
     assert await encoder.encode(PASSAGES) == known
@@ -129,11 +129,11 @@ async def test_answer_without_a_vector_for_each_text_is_refused(
     "change", [{"dimensions": 96}, {"name": "text-embedding-3-large"}, {"salt": "retrained"}]
 )
 async def test_changed_model_gets_another_name(
-    change: dict[str, Any], server: RunningEmbeddings, monkeypatch: pytest.MonkeyPatch
+    change: dict[str, Any], embeddings: RunningEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encoder = new_encoder(server)
+    encoder = new_encoder(embeddings)
     former = (await encoder.encode(PASSAGES)).encoder
-    await server.change_model(**change)
+    await embeddings.change_model(**change)
     if "salt" in change:
         # Neither the name nor the length tells: the next look at the middle does.
         monkeypatch.setattr("shared.adapters.models.embeddings.MIDDLE_SECONDS", 0.0)
@@ -147,7 +147,7 @@ async def test_changed_model_gets_another_name(
 
 
 async def test_question_keeps_the_former_middle_while_it_is_asked_for_again(
-    server: RunningEmbeddings, encoder: HttpEncoder, monkeypatch: pytest.MonkeyPatch
+    embeddings: RunningEmbeddings, encoder: HttpEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shared.adapters.models.embeddings.MIDDLE_SECONDS", 0.0)
     encoded = await encoder.encode((QUESTION,), question=True)
@@ -155,8 +155,8 @@ async def test_question_keeps_the_former_middle_while_it_is_asked_for_again(
 
 
 @pytest.mark.parametrize("word", [REFUSED, HANGS])
-async def test_text_the_server_refuses_leaves_it_in_use(word: str, server: RunningEmbeddings) -> None:
-    encoder = new_encoder(server, passages_seconds=2.0 if word == HANGS else PATIENCE)
+async def test_text_the_server_refuses_leaves_it_in_use(word: str, embeddings: RunningEmbeddings) -> None:
+    encoder = new_encoder(embeddings, passages_seconds=2.0 if word == HANGS else PATIENCE)
     await encoder.encode(())
     for _ in range(FEWEST_CALLS + 1):
         with pytest.raises(EncoderEnded):
@@ -168,36 +168,36 @@ async def test_text_the_server_refuses_leaves_it_in_use(word: str, server: Runni
 
 
 async def test_slow_server_costs_a_question_its_timeout_and_is_reported_once(
-    server: RunningEmbeddings,
+    embeddings: RunningEmbeddings,
 ) -> None:
-    encoder = new_encoder(server, seconds=0.3)
+    encoder = new_encoder(embeddings, seconds=0.3)
     await encoder.encode(())
     with capture_logs() as logs:
         for _ in range(3):
-            await server.next({"latency": 60})
+            await embeddings.next({"latency": 60})
             async with asyncio.timeout(PATIENCE):
                 assert await encode_question(encoder, QUESTION) == ("", b"")
-        await server.next()
+        await embeddings.next()
         assert (await encoder.encode(PASSAGES)).vectors
     await encoder.close()
     events = [(one["event"], one["endpoint"]) for one in logs]
     assert events == [("embeddings_fail", "/embeddings"), ("embeddings_work_again", "/embeddings")]
 
 
-async def test_first_question_does_not_wait_for_the_middle(server: RunningEmbeddings) -> None:
-    encoder = new_encoder(server, seconds=0.05)
-    await server.next({"latency": 0.5})
+async def test_first_question_does_not_wait_for_the_middle(embeddings: RunningEmbeddings) -> None:
+    encoder = new_encoder(embeddings, seconds=0.05)
+    await embeddings.next({"latency": 0.5})
     with pytest.raises(ModelUnavailable):
         await encoder.encode((QUESTION,), question=True)
     assert (await encoder.encode(PASSAGES)).vectors
-    asked = [text for one in await server.requests() for text in one["input"]]
+    asked = [text for one in await embeddings.requests() for text in one["input"]]
     assert asked == [*SENTENCES, *PASSAGES]
     await encoder.close()
 
 
-async def test_closing_does_not_wait_for_the_middle(server: RunningEmbeddings) -> None:
-    encoder = new_encoder(server, seconds=0.05)
-    await server.next({"latency": 60})
+async def test_closing_does_not_wait_for_the_middle(embeddings: RunningEmbeddings) -> None:
+    encoder = new_encoder(embeddings, seconds=0.05)
+    await embeddings.next({"latency": 60})
     with pytest.raises(ModelUnavailable):
         await encoder.encode((QUESTION,), question=True)
     async with asyncio.timeout(PATIENCE):
@@ -205,25 +205,25 @@ async def test_closing_does_not_wait_for_the_middle(server: RunningEmbeddings) -
 
 
 async def test_server_that_keeps_failing_is_left_alone(
-    server: RunningEmbeddings, encoder: HttpEncoder
+    embeddings: RunningEmbeddings, encoder: HttpEncoder
 ) -> None:
-    await server.next(*({"status": 503} for _ in range(40)))
+    await embeddings.next(*({"status": 503} for _ in range(40)))
     for _ in range(2 * FEWEST_CALLS):
         with pytest.raises(ModelUnavailable):
             await encoder.encode(PASSAGES, question=True)
-    assert len(await server.requests()) <= FEWEST_CALLS + 1
-    await server.next()
+    assert len(await embeddings.requests()) <= FEWEST_CALLS + 1
+    await embeddings.next()
     # Questions that fail do not hold up the passages.
     assert (await encoder.encode(PASSAGES)).vectors
 
 
 @pytest.mark.parametrize("chosen", [{"url": "http://127.0.0.1:9", "key": ""}, {"key": "another"}])
 async def test_unreachable_server_and_refused_key_have_no_vectors(
-    chosen: dict[str, str], server: RunningEmbeddings
+    chosen: dict[str, str], embeddings: RunningEmbeddings
 ) -> None:
-    encoder = new_encoder(server, **chosen)
+    encoder = new_encoder(embeddings, **chosen)
     with pytest.raises(ModelUnavailable):
         await encoder.encode(PASSAGES)
     assert await encode_question(encoder, QUESTION) == ("", b"")
-    assert await server.requests() == []
+    assert await embeddings.requests() == []
     await encoder.close()

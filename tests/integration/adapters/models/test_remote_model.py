@@ -59,7 +59,7 @@ def only_messages(wire: str) -> None:
 
 
 @pytest.fixture
-def server(fake: RunningFake, wire: str) -> Server:
+def wired(fake: RunningFake, wire: str) -> Server:
     return Server(fake=fake, wire=wire)
 
 
@@ -67,13 +67,13 @@ Opener = Callable[..., RemoteModel]
 
 
 @pytest.fixture
-async def opened(fake: RunningFake, server: Server) -> AsyncIterator[Opener]:
+async def opened(fake: RunningFake, wired: Server) -> AsyncIterator[Opener]:
     """Makes models at the fake; what was opened is closed."""
     made: list[RemoteModel] = []
 
     def make(patience: Patience | None = None, *, key: str = "good-key", **entry: Any) -> RemoteModel:
-        provider = server.provider(api_key=key, clock=HandClock())
-        named = server.entry(**entry)
+        provider = wired.provider(api_key=key, clock=HandClock())
+        named = wired.entry(**entry)
         made.append(RemoteModel(named, provider, WordCounter(), patience=patience or impatient()))
         return made[-1]
 
@@ -295,17 +295,17 @@ async def test_a_slow_stream_with_life_in_it_is_left_alone(fake: RunningFake, op
 
 
 async def test_unreachable_server_is_an_unavailable_model(
-    module_provider: RunningFake, server: Server
+    module_provider: RunningFake, wired: Server
 ) -> None:
-    provider = server.provider(base_url="http://127.0.0.1:9", api_key="key")
-    model = RemoteModel(server.entry(), provider, WordCounter(), patience=impatient())
+    provider = wired.provider(base_url="http://127.0.0.1:9", api_key="key")
+    model = RemoteModel(wired.entry(), provider, WordCounter(), patience=impatient())
     with pytest.raises(ModelUnavailable) as caught:
         await model.reply(asking("Hello"))
     assert caught.value.__cause__ is not None
     await model.close()
 
 
-async def test_a_server_that_speaks_something_else_is_unavailable(server: Server) -> None:
+async def test_a_server_that_speaks_something_else_is_unavailable(wired: Server) -> None:
     async def chatter(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example ready\r\n")
         await writer.drain()
@@ -313,8 +313,8 @@ async def test_a_server_that_speaks_something_else_is_unavailable(server: Server
 
     other = await asyncio.start_server(chatter, "127.0.0.1", 0)
     port = other.sockets[0].getsockname()[1]
-    provider = server.provider(base_url=f"http://127.0.0.1:{port}", api_key="key")
-    model = RemoteModel(server.entry(), provider, WordCounter(), patience=impatient())
+    provider = wired.provider(base_url=f"http://127.0.0.1:{port}", api_key="key")
+    model = RemoteModel(wired.entry(), provider, WordCounter(), patience=impatient())
     with pytest.raises(ModelUnavailable):
         await model.reply(asking("Hello"))
     await model.close()
@@ -372,11 +372,11 @@ async def test_five_failures_open_the_breaker_and_calls_fail_without_asking(
 
 
 async def test_an_empty_account_opens_the_breaker_until_a_probe_succeeds(
-    fake: RunningFake, server: Server
+    fake: RunningFake, wired: Server
 ) -> None:
     clock = HandClock()
-    provider = server.provider(api_key="good-key", clock=clock)
-    model = RemoteModel(server.entry(), provider, WordCounter(), patience=impatient())
+    provider = wired.provider(api_key="good-key", clock=clock)
+    model = RemoteModel(wired.entry(), provider, WordCounter(), patience=impatient())
     await script(fake, {"status": 400, "reason": "credit"})
     for _ in range(3):
         with pytest.raises(ModelRefusedAccount):
@@ -394,9 +394,9 @@ async def test_a_wrong_key_is_a_refused_account(opened: Opener) -> None:
         await opened(key="bad-key").reply(asking("Hello"))
 
 
-async def test_a_missing_key_is_named_without_asking_anyone(fake: RunningFake, server: Server) -> None:
-    provider = server.provider(api_key=None, missing_key="LOCAL_KEY")
-    model = RemoteModel(server.entry(), provider, WordCounter())
+async def test_a_missing_key_is_named_without_asking_anyone(fake: RunningFake, wired: Server) -> None:
+    provider = wired.provider(api_key=None, missing_key="LOCAL_KEY")
+    model = RemoteModel(wired.entry(), provider, WordCounter())
     with pytest.raises(ModelRefusedAccount, match="LOCAL_KEY is not set"):
         await model.reply(asking("Hello"))
     assert (await model.load_card(CHAT)).window == 1_000_000
@@ -425,10 +425,10 @@ async def test_the_window_is_the_providers_own_and_the_table_stands_in(
     assert (unknown.window, unknown.window_known) == (8_192, False)
 
 
-async def test_a_window_is_asked_once_a_day(fake: RunningFake, server: Server) -> None:
+async def test_a_window_is_asked_once_a_day(fake: RunningFake, wired: Server) -> None:
     clock = HandClock()
-    provider = server.provider(api_key="good-key", clock=clock)
-    model = RemoteModel(server.entry(), provider, WordCounter())
+    provider = wired.provider(api_key="good-key", clock=clock)
+    model = RemoteModel(wired.entry(), provider, WordCounter())
     await fake.set_window(CHAT, 300_000)
     assert (await model.load_card(CHAT)).window == 300_000
     await fake.set_window(CHAT, 400_000)
@@ -437,11 +437,11 @@ async def test_a_window_is_asked_once_a_day(fake: RunningFake, server: Server) -
     assert (await model.load_card(CHAT)).window == 400_000
 
 
-async def test_what_the_list_said_stands_while_it_does_not_answer(server: Server) -> None:
+async def test_what_the_list_said_stands_while_it_does_not_answer(wired: Server) -> None:
     clock = HandClock()
-    async with running_fake(wire=server.wire) as fake:
-        provider = server.provider(base_url=fake.base_url, api_key="key", clock=clock)
-        model = RemoteModel(server.entry(), provider, WordCounter(), patience=impatient())
+    async with running_fake(wire=wired.wire) as fake:
+        provider = wired.provider(base_url=fake.base_url, api_key="key", clock=clock)
+        model = RemoteModel(wired.entry(), provider, WordCounter(), patience=impatient())
         await fake.set_window(CHAT, 300_000)
         assert (await model.load_card(CHAT)).window == 300_000
     clock.now += 25 * 3_600
@@ -450,11 +450,11 @@ async def test_what_the_list_said_stands_while_it_does_not_answer(server: Server
 
 
 async def test_a_limit_named_in_refusals_of_several_conversations_holds_for_minutes(
-    fake: RunningFake, server: Server
+    fake: RunningFake, wired: Server
 ) -> None:
     clock = HandClock()
-    provider = server.provider(api_key="key", clock=clock)
-    model = RemoteModel(server.entry(), provider, WordCounter(), patience=impatient())
+    provider = wired.provider(api_key="key", clock=clock)
+    model = RemoteModel(wired.entry(), provider, WordCounter(), patience=impatient())
     assert (await model.load_card(CHAT)).window == 1_000_000
     message = "prompt is too long: 210000 tokens > 200000 maximum"
     await script(fake, {"status": 400, "message": message}, times=2)
@@ -472,10 +472,8 @@ async def test_a_limit_named_in_refusals_of_several_conversations_holds_for_minu
     await model.close()
 
 
-async def test_a_number_too_small_for_a_window_is_not_taken_for_one(
-    fake: RunningFake, server: Server
-) -> None:
-    model = RemoteModel(server.entry(), server.provider(api_key="key"), WordCounter())
+async def test_a_number_too_small_for_a_window_is_not_taken_for_one(fake: RunningFake, wired: Server) -> None:
+    model = RemoteModel(wired.entry(), wired.provider(api_key="key"), WordCounter())
     await script(fake, {"status": 400, "message": "prompt is too long: 9 tokens > 8 maximum"})
     with pytest.raises(PromptTooLong):
         await model.reply(asking("Hi", model=CHAT))
@@ -535,12 +533,10 @@ async def test_an_answer_without_an_end_is_given_up(
     assert len(caught.value.aborted) == 1, "the attempt is paid for, and not repeated"
 
 
-async def test_list_that_narrows_a_window_is_reread_within_a_minute(
-    fake: RunningFake, server: Server
-) -> None:
+async def test_list_that_narrows_a_window_is_reread_within_a_minute(fake: RunningFake, wired: Server) -> None:
     clock = HandClock()
-    provider = server.provider(api_key="key", clock=clock)
-    model = RemoteModel(server.entry(), provider, WordCounter(), patience=impatient())
+    provider = wired.provider(api_key="key", clock=clock)
+    model = RemoteModel(wired.entry(), provider, WordCounter(), patience=impatient())
     assert (await model.load_card(CHAT)).window == 1_000_000
     clock.now += 25 * 3_600
     await fake.set_window(CHAT, 3_000)

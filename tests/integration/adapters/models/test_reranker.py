@@ -21,29 +21,29 @@ PASSAGES = ("It rains again.", "The piano has the number PX-4471.", "We rowed to
 
 
 @pytest.fixture(scope="module")
-async def running() -> AsyncIterator[RunningReranker]:
+async def reranker_process() -> AsyncIterator[RunningReranker]:
     async with RunningReranker() as server:
         yield server
 
 
 @pytest.fixture
-async def server(running: RunningReranker) -> RunningReranker:
-    await running.next()
-    await running.requests()
-    return running
+async def ranking(reranker_process: RunningReranker) -> RunningReranker:
+    await reranker_process.next()
+    await reranker_process.requests()
+    return reranker_process
 
 
 @pytest.fixture
-async def reranker(server: RunningReranker) -> AsyncIterator[HttpReranker]:
+async def reranker(ranking: RunningReranker) -> AsyncIterator[HttpReranker]:
     """Its connection is open, as after the first of its questions."""
-    made = HttpReranker(url=server.url, key=KEY, model=MODEL, seconds=PATIENCE)
+    made = HttpReranker(url=ranking.url, key=KEY, model=MODEL, seconds=PATIENCE)
     await made.ask(QUESTION, PASSAGES)
-    await server.requests()
+    await ranking.requests()
     yield made
     await made.close()
 
 
-async def test_the_servers_order_is_followed(server: RunningReranker, reranker: HttpReranker) -> None:
+async def test_the_servers_order_is_followed(ranking: RunningReranker, reranker: HttpReranker) -> None:
     places = await reranker.rank(QUESTION, PASSAGES)
     assert places is not None
     assert (places[0], sorted(places)) == (1, [0, 1, 2])
@@ -53,12 +53,12 @@ async def test_the_servers_order_is_followed(server: RunningReranker, reranker: 
 
 
 async def test_only_the_first_candidates_are_shown_and_without_secrets(
-    server: RunningReranker, reranker: HttpReranker
+    ranking: RunningReranker, reranker: HttpReranker
 ) -> None:
     key = "sk-ant-api03-" + "Ab3" * 20
     items = [item(number, f"Line {number} has {key}.") for number in range(1, 60)]
     ordered = await rerank(reranker, items, f"{'x' * 5_000} Which line?")
-    [asked] = await server.requests()
+    [asked] = await ranking.requests()
     assert len(asked["documents"]) == RERANKED
     assert key not in str(asked)
     assert len(asked["query"]) <= 1_000
@@ -67,11 +67,11 @@ async def test_only_the_first_candidates_are_shown_and_without_secrets(
     assert sorted(one.passage.number for one in ordered) == [one.passage.number for one in items]
 
 
-async def test_a_slow_server_costs_no_more_than_its_time(server: RunningReranker) -> None:
-    reranker = HttpReranker(url=server.url, key=KEY, model=MODEL)
+async def test_a_slow_server_costs_no_more_than_its_time(ranking: RunningReranker) -> None:
+    reranker = HttpReranker(url=ranking.url, key=KEY, model=MODEL)
     items = [item(number, text) for number, text in enumerate(PASSAGES, 1)]
     for _ in range(3):
-        await server.next({"latency": 3 * PATIENCE})
+        await ranking.next({"latency": 3 * PATIENCE})
         async with asyncio.timeout(PATIENCE):
             assert await rerank(reranker, items, QUESTION) == items
     await reranker.close()
@@ -91,38 +91,38 @@ async def test_a_slow_server_costs_no_more_than_its_time(server: RunningReranker
     ],
 )
 async def test_what_is_no_order_changes_nothing(
-    action: dict[str, Any], server: RunningReranker, reranker: HttpReranker
+    action: dict[str, Any], ranking: RunningReranker, reranker: HttpReranker
 ) -> None:
-    await server.next(action)
+    await ranking.next(action)
     assert await reranker.rank(QUESTION, PASSAGES) is None
     assert await reranker.rank(QUESTION, PASSAGES) is not None
 
 
 async def test_a_part_of_an_order_puts_the_others_behind(
-    server: RunningReranker, reranker: HttpReranker
+    ranking: RunningReranker, reranker: HttpReranker
 ) -> None:
-    await server.next({"body": '{"results": [{"index": 2, "relevance_score": -3.5}]}'})
+    await ranking.next({"body": '{"results": [{"index": 2, "relevance_score": -3.5}]}'})
     items = [item(number, text) for number, text in enumerate(PASSAGES, 1)]
     assert list(await rerank(reranker, items, QUESTION)) == [items[2], items[0], items[1]]
 
 
 async def test_a_server_that_keeps_failing_is_left_alone(
-    server: RunningReranker, reranker: HttpReranker
+    ranking: RunningReranker, reranker: HttpReranker
 ) -> None:
-    await server.next(*({"status": 503} for _ in range(20)))
+    await ranking.next(*({"status": 503} for _ in range(20)))
     for _ in range(2 * FEWEST_CALLS):
         assert await reranker.rank(QUESTION, PASSAGES) is None
-    assert len(await server.requests()) <= FEWEST_CALLS + 1
+    assert len(await ranking.requests()) <= FEWEST_CALLS + 1
 
 
-async def test_unreachable_reranker_and_empty_list_order_nothing(server: RunningReranker) -> None:
+async def test_unreachable_reranker_and_empty_list_order_nothing(ranking: RunningReranker) -> None:
     away = HttpReranker(url="http://127.0.0.1:9", key="", model="")
     assert await away.rank(QUESTION, PASSAGES) is None
     await away.close()
-    refused = HttpReranker(url=server.url, key="another", model=MODEL)
+    refused = HttpReranker(url=ranking.url, key="another", model=MODEL)
     assert await refused.rank(QUESTION, PASSAGES) is None
     alone = (item(1, PASSAGES[0]),)
     assert await rerank(refused, alone, QUESTION) == alone
     assert await rerank(None, alone * 2, QUESTION) == alone * 2
-    assert await server.requests() == []
+    assert await ranking.requests() == []
     await refused.close()

@@ -13,49 +13,25 @@ from aiogram import Bot
 from bot.telegram.client.session import create_bot
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
-from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi, running_bot_api
+from tests.kit.fakes.bot_api import TOKEN, Person, RunningBotApi
+from tests.kit.telegram.fixtures import bot_api, bot_api_process, bot_pool, http
 from tests.kit.telegram.updates import BOT
+
+__all__ = ["bot_api", "bot_api_process", "bot_pool", "http"]
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 
 
-@pytest.fixture(scope="session")
-async def telegram() -> AsyncIterator[RunningBotApi]:
-    async with running_bot_api() as running:
-        yield running
+@pytest.fixture
+async def newcomer(bot_api: RunningBotApi) -> Person:
+    return await bot_api.person(42, first_name="Ann", language_code="en")
 
 
 @pytest.fixture
-async def fake(telegram: RunningBotApi) -> RunningBotApi:
-    await telegram.reset()
-    await telegram.change_bot(topics=False, privacy=True, revoked=False)
-    return telegram
-
-
-@pytest.fixture
-async def ann(fake: RunningBotApi) -> Person:
-    return await fake.person(42, first_name="Ann", language_code="en")
-
-
-@pytest.fixture
-async def api(fake: RunningBotApi) -> AsyncIterator[Bot]:
-    made = create_bot(TOKEN, api_url=fake.base_url)
+async def inbound_bot(bot_api: RunningBotApi) -> AsyncIterator[Bot]:
+    made = create_bot(TOKEN, api_url=bot_api.base_url)
     yield made
     await made.session.close()
-
-
-@pytest.fixture
-async def bot_pool(pool: Pool) -> Pool:
-    """A pool at a database in which the bot is enrolled."""
-    await PostgresTelegramChats(pool).enrol(
-        BOT.bot_id,
-        username=BOT.username,
-        agent="default",
-        audience="personal",
-        access="pairing",
-        mode="polling",
-    )
-    return pool
 
 
 @pytest.fixture

@@ -87,40 +87,40 @@ async def comes(found: Callable[[], bool], *, within: float = 60.0) -> None:
 
 
 async def test_what_people_write_is_stored_in_order_and_rings(
-    fake: RunningBotApi, ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox
+    bot_api: RunningBotApi, newcomer: Person, inbound_bot: Bot, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
     rings: list[int] = []
-    async with polling(api, notes, rang=lambda: rings.append(1)):
+    async with polling(inbound_bot, notes, rang=lambda: rings.append(1)):
         for word in ("one", "two", "three"):
-            await ann.say(word)
+            await newcomer.say(word)
         assert await texts_come(inbox, 3) == ["one", "two", "three"]
     assert rings
-    calls = await fake.calls("getUpdates")
+    calls = await bot_api.calls("getUpdates")
     assert not any("drop_pending_updates" in call["params"] for call in calls)
     assert "message_reaction" in calls[0]["params"]["allowed_updates"]
-    assert not await fake.violations()
+    assert not await bot_api.violations()
 
 
 async def test_nothing_is_confirmed_while_postgres_is_away_and_nothing_is_lost(
-    fake: RunningBotApi, ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox
+    bot_api: RunningBotApi, newcomer: Person, inbound_bot: Bot, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
     notes.away = 3
-    async with polling(api, notes):
-        await ann.say("one")
+    async with polling(inbound_bot, notes):
+        await newcomer.say("one")
         await asyncio.wait_for(notes.tried.wait(), 60)
-        await ann.say("two")
-        assert (await fake.bot())["pending"] == 2
+        await newcomer.say("two")
+        assert (await bot_api.bot())["pending"] == 2
         assert await texts_come(inbox, 2) == ["one", "two"]
     assert notes.away == 0
 
 
 async def test_the_same_update_five_times_is_one_row(
-    fake: RunningBotApi, ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox
+    bot_api: RunningBotApi, newcomer: Person, inbound_bot: Bot, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
-    await fake.duplicate_updates(1, repeats=4)
-    async with polling(api, notes):
-        await ann.say("again")
-        await ann.say("end")
+    await bot_api.duplicate_updates(1, repeats=4)
+    async with polling(inbound_bot, notes):
+        await newcomer.say("again")
+        await newcomer.say("end")
         assert await texts_come(inbox, 2) == ["again", "end"]
         await asyncio.sleep(0.3)
     assert await texts(inbox) == ["again", "end"]
@@ -128,14 +128,14 @@ async def test_the_same_update_five_times_is_one_row(
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 async def test_a_kill_right_after_a_hundred_updates_came_loses_and_doubles_none(
-    fake: RunningBotApi,
-    api: Bot,
+    bot_api: RunningBotApi,
+    inbound_bot: Bot,
     notes: Notes,
     inbox: PostgresTelegramInbox,
     database_url: str,
     moment: str,
 ) -> None:
-    people = [await fake.person(100 + number, first_name=f"P{number}") for number in range(20)]
+    people = [await bot_api.person(100 + number, first_name=f"P{number}") for number in range(20)]
     for round_ in range(5):
         for person in people:
             await person.say(f"{person.id}:{round_}")
@@ -143,14 +143,14 @@ async def test_a_kill_right_after_a_hundred_updates_came_loses_and_doubles_none(
         sys.executable,
         "-m",
         "tests.integration.bot.inbound.dying_poller",
-        fake.base_url,
+        bot_api.base_url,
         database_url,
         moment,
         cwd=ROOT,
     )
     assert await asyncio.wait_for(process.wait(), 90) == -9
     assert len(await texts(inbox)) == (0 if moment == "before" else 100)
-    async with polling(api, notes):
+    async with polling(inbound_bot, notes):
         found = await texts_come(inbox, 100)
         await asyncio.sleep(0.2)
     assert len(await texts(inbox)) == 100
@@ -174,73 +174,77 @@ async def test_a_kill_right_after_a_hundred_updates_came_loses_and_doubles_none(
 )
 async def test_polling_outlives(
     fault: dict[str, Any],
-    fake: RunningBotApi,
-    ann: Person,
-    api: Bot,
+    bot_api: RunningBotApi,
+    newcomer: Person,
+    inbound_bot: Bot,
     notes: Notes,
     inbox: PostgresTelegramInbox,
 ) -> None:
-    await fake.fail("getUpdates", times=2, **fault)
-    await ann.say("still")
-    async with polling(api, notes):
+    await bot_api.fail("getUpdates", times=2, **fault)
+    await newcomer.say("still")
+    async with polling(inbound_bot, notes):
         assert await texts_come(inbox, 1) == ["still"]
-    assert all(rule["used"] for rule in await fake.rules())
+    assert all(rule["used"] for rule in await bot_api.rules())
 
 
 async def test_polling_outlives_a_refused_connection_and_a_stall(
-    fake: RunningBotApi, ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox
+    bot_api: RunningBotApi, newcomer: Person, inbound_bot: Bot, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
-    await fake.refuse_connections(0.5)
-    async with polling(api, notes, times=PollTimeouts(poll=1, answer=0.5, first_wait=0.05, max_wait=0.2)):
+    await bot_api.refuse_connections(0.5)
+    async with polling(
+        inbound_bot, notes, times=PollTimeouts(poll=1, answer=0.5, first_wait=0.05, max_wait=0.2)
+    ):
         await asyncio.sleep(0.7)
-        await fake.fail("getUpdates", stall=30)
-        await ann.say("still")
+        await bot_api.fail("getUpdates", stall=30)
+        await newcomer.say("still")
         assert await texts_come(inbox, 1) == ["still"]
 
 
 async def test_retry_after_is_honoured_and_a_long_one_is_reported(
-    fake: RunningBotApi, ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox
+    bot_api: RunningBotApi, newcomer: Person, inbound_bot: Bot, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
-    await fake.fail("getUpdates", status=429, retry_after=1)
-    await ann.say("later")
-    async with polling(api, notes):
+    await bot_api.fail("getUpdates", status=429, retry_after=1)
+    await newcomer.say("later")
+    async with polling(inbound_bot, notes):
         await comes(lambda: RATE_LIMITED in notes.problems)
         assert await texts_come(inbox, 1) == ["later"]
         await comes(lambda: notes.problems[-1] == "")
-    first, second = [call["at"] for call in await fake.calls("getUpdates")][:2]
+    first, second = [call["at"] for call in await bot_api.calls("getUpdates")][:2]
     assert second - first >= 1
 
 
 async def test_a_webhook_from_before_is_taken_away_once_and_keeps_what_waits(
-    fake: RunningBotApi, ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox
+    bot_api: RunningBotApi, newcomer: Person, inbound_bot: Bot, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
-    await api.set_webhook("http://127.0.0.1:9/hook")
-    await ann.say("kept")
-    async with polling(api, notes):
+    await inbound_bot.set_webhook("http://127.0.0.1:9/hook")
+    await newcomer.say("kept")
+    async with polling(inbound_bot, notes):
         assert await texts_come(inbox, 1) == ["kept"]
-        await fake.advance_clock(2)
-        await api.set_webhook("http://127.0.0.1:9/hook")
+        await bot_api.advance_clock(2)
+        await inbound_bot.set_webhook("http://127.0.0.1:9/hook")
         await comes(lambda: notes.problems[-1:] == [WEBHOOK_RETURNED])
-    deleted = await fake.calls("deleteWebhook")
+    deleted = await bot_api.calls("deleteWebhook")
     assert [call["params"]["drop_pending_updates"] for call in deleted] == [False]
 
 
 async def test_another_poller_is_reported_and_polling_recovers(
-    fake: RunningBotApi, ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox
+    bot_api: RunningBotApi, newcomer: Person, inbound_bot: Bot, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
-    await fake.fail("getUpdates", times=2, status=409)
-    async with polling(api, notes):
+    await bot_api.fail("getUpdates", times=2, status=409)
+    async with polling(inbound_bot, notes):
         await comes(lambda: CONFLICTING_POLLER in notes.problems)
-        await ann.say("mine again")
+        await newcomer.say("mine again")
         assert await texts_come(inbox, 1) == ["mine again"]
         await comes(lambda: notes.problems[-1] == "")
-    assert not await fake.calls("deleteWebhook")
+    assert not await bot_api.calls("deleteWebhook")
 
 
-async def test_a_revoked_token_ends_polling_with_advice(fake: RunningBotApi, api: Bot, notes: Notes) -> None:
-    async with polling(api, notes) as task:
+async def test_a_revoked_token_ends_polling_with_advice(
+    bot_api: RunningBotApi, inbound_bot: Bot, notes: Notes
+) -> None:
+    async with polling(inbound_bot, notes) as task:
         await comes(lambda: notes.problems == [""])
-        await fake.change_bot(revoked=True)
+        await bot_api.change_bot(revoked=True)
         with pytest.raises(InvalidBotToken, match="401") as caught:
             await asyncio.wait_for(task, 60)
     assert "BotFather" in caught.value.advice
@@ -258,40 +262,42 @@ class CountingSession(TelegramSession):
 
 
 async def test_after_long_silence_the_connections_are_new(
-    fake: RunningBotApi, ann: Person, notes: Notes, inbox: PostgresTelegramInbox
+    bot_api: RunningBotApi, newcomer: Person, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
-    session = CountingSession(api=TelegramAPIServer.from_base(fake.base_url), timeout=30)
+    session = CountingSession(api=TelegramAPIServer.from_base(bot_api.base_url), timeout=30)
     api = Bot(TOKEN, session=session)
-    await fake.fail("getUpdates", times=-1, reset="before")
+    await bot_api.fail("getUpdates", times=-1, reset="before")
     times = PollTimeouts(poll=2, first_wait=0.05, max_wait=0.1, watchdog=0.3)
     async with polling(api, notes, times=times):
-        await ann.say("back")
+        await newcomer.say("back")
         await comes(lambda: session.reconnects > 0)
-        await fake.script([])
+        await bot_api.script([])
         assert await texts_come(inbox, 1) == ["back"]
     await api.session.close()
 
 
-async def test_call_under_way_survives_new_connections(fake: RunningBotApi, ann: Person, api: Bot) -> None:
-    await fake.fail("getMe", stall=0.5)
-    running = asyncio.create_task(api.get_me())
-    await comes(lambda: get_session(api)._session is not None)
+async def test_call_under_way_survives_new_connections(
+    bot_api: RunningBotApi, newcomer: Person, inbound_bot: Bot
+) -> None:
+    await bot_api.fail("getMe", stall=0.5)
+    running = asyncio.create_task(inbound_bot.get_me())
+    await comes(lambda: get_session(inbound_bot)._session is not None)
     await asyncio.sleep(0.1)
-    await get_session(api).reconnect()
-    assert (await api.get_webhook_info()).url == ""
+    await get_session(inbound_bot).reconnect()
+    assert (await inbound_bot.get_webhook_info()).url == ""
     assert (await running).id == BOT.bot_id
 
 
 async def test_unexpected_updates_do_not_stop_the_others(
-    fake: RunningBotApi, ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox
+    bot_api: RunningBotApi, newcomer: Person, inbound_bot: Bot, notes: Notes, inbox: PostgresTelegramInbox
 ) -> None:
     deep: Any = "end"
     for _ in range(200):
         deep = [deep]
-    await fake.push_update({"something": {"new": [1, None, "\x00"]}})
-    await fake.push_update({"message": deep})
-    await ann.say("after")
-    async with polling(api, notes):
+    await bot_api.push_update({"something": {"new": [1, None, "\x00"]}})
+    await bot_api.push_update({"message": deep})
+    await newcomer.say("after")
+    async with polling(inbound_bot, notes):
         assert await texts_come_anyway(inbox, 3)
     rows = await inbox.list_waiting(BOT.bot_id)
     assert rows[1].body.get("nested_too_deeply") is True
@@ -305,17 +311,17 @@ async def texts_come_anyway(inbox: PostgresTelegramInbox, count: int) -> bool:
     return True
 
 
-async def test_bot_asks_for_its_identity_until_answered(fake: RunningBotApi, api: Bot) -> None:
-    await fake.fail("getMe", status=502, html=True)
-    await fake.fail("getMe", reset="before")
-    await fake.fail("getMe", status=429, retry_after=0)
+async def test_bot_asks_for_its_identity_until_answered(bot_api: RunningBotApi, inbound_bot: Bot) -> None:
+    await bot_api.fail("getMe", status=502, html=True)
+    await bot_api.fail("getMe", reset="before")
+    await bot_api.fail("getMe", status=429, retry_after=0)
     found = await asyncio.wait_for(
-        fetch_bot_identity(api, backoff=Backoff(min_seconds=0.02, max_seconds=0.05)), 60
+        fetch_bot_identity(inbound_bot, backoff=Backoff(min_seconds=0.02, max_seconds=0.05)), 60
     )
     assert found == BOT
-    await fake.change_bot(revoked=True)
+    await bot_api.change_bot(revoked=True)
     with pytest.raises(InvalidBotToken):
-        await fetch_bot_identity(api)
+        await fetch_bot_identity(inbound_bot)
 
 
 @pytest.mark.parametrize("token", ["", "12:short", "hello", f"{TOKEN}/../x", "x:AAAAAAAAAAAAAAAAAAAAAAAAAA"])
@@ -326,19 +332,19 @@ def test_what_cannot_be_a_token_is_refused_before_any_call(token: str) -> None:
 
 @pytest.mark.control("S03")
 async def test_the_token_is_in_no_log_and_no_error(
-    fake: RunningBotApi, notes: Notes, capfd: pytest.CaptureFixture[str]
+    bot_api: RunningBotApi, notes: Notes, capfd: pytest.CaptureFixture[str]
 ) -> None:
     secret = TOKEN.partition(":")[2]
     heard: list[str] = [repr(create_bot(TOKEN))]
     for base in (
-        fake.base_url,
+        bot_api.base_url,
         "http://127.0.0.1:9",
         "http://no such host",
         "nonsense://x",
         "http://[broken",
     ):
         api = create_bot(TOKEN, api_url=base)
-        await fake.fail("getFile", status=500, html=True)
+        await bot_api.fail("getFile", status=500, html=True)
         for call in (api.get_file("x"), api.download_file("x", BoundedFile(9), timeout=5)):
             with pytest.raises(Exception) as caught:
                 await call
@@ -380,7 +386,7 @@ async def test_a_poller_outlives_a_restarted_telegram(
 
 
 async def test_connection_lost_in_mid_protocol_confirms_nothing_and_polling_continues(
-    ann: Person, api: Bot, notes: Notes, inbox: PostgresTelegramInbox, bot_pool: Pool,
+    newcomer: Person, inbound_bot: Bot, notes: Notes, inbox: PostgresTelegramInbox, bot_pool: Pool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """The driver's own error, of no class that tells of an absence, while no fresh connection answers."""
@@ -393,12 +399,12 @@ async def test_connection_lost_in_mid_protocol_confirms_nothing_and_polling_cont
     async def no_answer() -> bool:
         return False
 
-    async with polling(api, notes) as task:
+    async with polling(inbound_bot, notes) as task:
         monkeypatch.setattr(bot_pool, "can_write", no_answer)
         monkeypatch.setattr(type(bot_pool), "fetchval", breaks)
-        await ann.say("one")
+        await newcomer.say("one")
         await asyncio.wait_for(tried.wait(), 60)
-        await ann.say("two")
+        await newcomer.say("two")
         monkeypatch.setattr(type(bot_pool), "fetchval", answers)
         assert await texts_come(inbox, 2) == ["one", "two"]
         assert not task.done()

@@ -70,12 +70,6 @@ async def door(inbox: PostgresTelegramInbox, aiohttp_server: AiohttpServer) -> D
     return made
 
 
-@pytest.fixture
-async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as session:
-        yield session
-
-
 async def posted(
     http: aiohttp.ClientSession, url: str, body: bytes, secret: str | None = SECRET, **headers: str
 ) -> int:
@@ -223,47 +217,49 @@ async def test_the_same_post_in_parallel_is_one_row_and_one_ring(
 
 
 async def test_telegram_delivers_through_copies_and_an_absent_database(
-    fake: RunningBotApi, ann: Person, api: Bot, door: Door, inbox: PostgresTelegramInbox
+    bot_api: RunningBotApi, newcomer: Person, inbound_bot: Bot, door: Door, inbox: PostgresTelegramInbox
 ) -> None:
-    await fake.set_speed(20)
+    await bot_api.set_speed(20)
     door.away = 2
-    await fake.duplicate_updates(2, copies=3)
-    assert await register_webhook(api, WebhookConfig(url=door.url, secret=SECRET))
+    await bot_api.duplicate_updates(2, copies=3)
+    assert await register_webhook(inbound_bot, WebhookConfig(url=door.url, secret=SECRET))
     for word in ("one", "two", "three"):
-        await ann.say(word)
+        await newcomer.say(word)
     assert await texts_come(inbox, 3) == ["one", "two", "three"]
     await asyncio.sleep(0.2)
     assert await texts(inbox) == ["one", "two", "three"]
-    posts = (await fake.bot())["posts"]
+    posts = (await bot_api.bot())["posts"]
     assert posts["503"] == 2
     assert set(posts) == {"200", "503"}
-    assert not await fake.violations()
+    assert not await bot_api.violations()
 
 
 async def test_telegram_webhook_is_set_only_when_it_differs(
-    fake: RunningBotApi, api: Bot, door: Door
+    bot_api: RunningBotApi, inbound_bot: Bot, door: Door
 ) -> None:
     mode = WebhookConfig(url=door.url, secret=SECRET)
-    await fake.fail("getWebhookInfo", reset="before")
-    assert await register_webhook(api, mode)
-    assert not await register_webhook(api, mode)
-    assert await register_webhook(api, WebhookConfig(url=door.url, secret=SECRET + "x"))
-    calls = await fake.calls("setWebhook")
+    await bot_api.fail("getWebhookInfo", reset="before")
+    assert await register_webhook(inbound_bot, mode)
+    assert not await register_webhook(inbound_bot, mode)
+    assert await register_webhook(inbound_bot, WebhookConfig(url=door.url, secret=SECRET + "x"))
+    calls = await bot_api.calls("setWebhook")
     told = [call["params"] for call in calls if call["status"] == 200]
     assert [one["secret_token"] for one in told] == [SECRET, SECRET + "x"]
     assert told[0]["drop_pending_updates"] is False
-    assert (await fake.bot())["allowed_updates"] == sorted(ALLOWED_UPDATES)
+    assert (await bot_api.bot())["allowed_updates"] == sorted(ALLOWED_UPDATES)
 
 
-async def test_webhook_of_another_deployment_is_reported(fake: RunningBotApi, api: Bot, door: Door) -> None:
+async def test_webhook_of_another_deployment_is_reported(
+    bot_api: RunningBotApi, inbound_bot: Bot, door: Door
+) -> None:
     mode = WebhookConfig(url=door.url, secret=SECRET)
-    await register_webhook(api, mode)
-    assert await find_foreign_webhook(api, mode) == ""
-    await fake.advance_clock(2)
-    await register_webhook(api, WebhookConfig(url=f"{door.url}/other", secret=SECRET))
-    assert await find_foreign_webhook(api, mode) == WEBHOOK_TAKEN
-    await fake.fail("getWebhookInfo", reset="before")
-    assert await find_foreign_webhook(api, mode) is None
+    await register_webhook(inbound_bot, mode)
+    assert await find_foreign_webhook(inbound_bot, mode) == ""
+    await bot_api.advance_clock(2)
+    await register_webhook(inbound_bot, WebhookConfig(url=f"{door.url}/other", secret=SECRET))
+    assert await find_foreign_webhook(inbound_bot, mode) == WEBHOOK_TAKEN
+    await bot_api.fail("getWebhookInfo", reset="before")
+    assert await find_foreign_webhook(inbound_bot, mode) is None
 
 
 @pytest.mark.control("S01")

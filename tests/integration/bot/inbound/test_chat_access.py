@@ -46,15 +46,15 @@ def watch() -> Watch:
 
 
 @pytest.fixture
-def store(bot_pool: Pool) -> PostgresTelegramAccess:
+def access_store(bot_pool: Pool) -> PostgresTelegramAccess:
     return PostgresTelegramAccess(bot_pool)
 
 
 @pytest.fixture
-def door(store: PostgresTelegramAccess, watch: Watch) -> Callable[..., ChatAccessPolicy]:
+def access_policy(access_store: PostgresTelegramAccess, watch: Watch) -> Callable[..., ChatAccessPolicy]:
     def made(mode: Any = "pairing", *listed: int) -> ChatAccessPolicy:
         rules = AccessRules(mode=mode, listed=frozenset(listed))
-        return ChatAccessPolicy(store, bot_id=BOT.bot_id, rules=rules, now=watch.now)
+        return ChatAccessPolicy(access_store, bot_id=BOT.bot_id, rules=rules, now=watch.now)
 
     return made
 
@@ -96,9 +96,9 @@ def test_stranger_is_answered_each_minute_and_group_each_hour() -> None:
 
 
 async def test_a_stranger_gets_one_code_and_then_silence_for_a_minute(
-    door: Callable[..., ChatAccessPolicy], watch: Watch, store: PostgresTelegramAccess
+    access_policy: Callable[..., ChatAccessPolicy], watch: Watch, access_store: PostgresTelegramAccess
 ) -> None:
-    keeper = door()
+    keeper = access_policy()
     first = await keeper.admit(spoken(1, "hi"))
     assert isinstance(first, StrangerReply)
     assert first.key == "access_code"
@@ -107,25 +107,25 @@ async def test_a_stranger_gets_one_code_and_then_silence_for_a_minute(
     watch.ahead = 61
     again = await keeper.admit(spoken(9, "hello?"))
     assert again == first
-    row = await store.decide_by_code(first.args["code"], allowed=True, by="operator")
+    row = await access_store.decide_by_code(first.args["code"], allowed=True, by="operator")
     assert row is not None
     assert (row.chat_id, row.name, row.username) == (42, "Ada Lovelace", "ada")
     assert isinstance(await keeper.admit(spoken(10, "now?")), Allowed)
 
 
 async def test_who_was_refused_hears_nothing(
-    door: Callable[..., ChatAccessPolicy], store: PostgresTelegramAccess
+    access_policy: Callable[..., ChatAccessPolicy], access_store: PostgresTelegramAccess
 ) -> None:
-    await store.decide(BOT.bot_id, 42, allowed=False, by="operator")
-    for keeper in (door(), door("open"), door("allowlist", 42)):
+    await access_store.decide(BOT.bot_id, 42, allowed=False, by="operator")
+    for keeper in (access_policy(), access_policy("open"), access_policy("allowlist", 42)):
         assert key(await keeper.admit(spoken(1, "hi"))) == "NoReply"
 
 
 async def test_the_owners_link_works_once_and_in_private_only(
-    door: Callable[..., ChatAccessPolicy], store: PostgresTelegramAccess
+    access_policy: Callable[..., ChatAccessPolicy], access_store: PostgresTelegramAccess
 ) -> None:
-    code = await store.issue_owner_code(BOT.bot_id, by="test")
-    keeper = door()
+    code = await access_store.issue_owner_code(BOT.bot_id, by="test")
+    keeper = access_policy()
     start = spoken(1, f"/start {code}", deep_link=code)
     assert key(await keeper.admit(replace(start, chat=GROUP))) == "access_group_code"
     assert key(await keeper.admit(replace(start, is_edited=True))) == "NoReply"
@@ -137,8 +137,10 @@ async def test_the_owners_link_works_once_and_in_private_only(
     assert key(await keeper.admit(replace(bob, deep_link="x" * 32))) == "NoReply"
 
 
-async def test_the_list_lets_in_whom_it_names(door: Callable[..., ChatAccessPolicy], watch: Watch) -> None:
-    keeper = door("allowlist", 42, GROUP.chat_id)
+async def test_the_list_lets_in_whom_it_names(
+    access_policy: Callable[..., ChatAccessPolicy], watch: Watch
+) -> None:
+    keeper = access_policy("allowlist", 42, GROUP.chat_id)
     bob = spoken(2, "hi", sender=BOB, chat=ChatRef(chat_id=43))
     assert isinstance(await keeper.admit(spoken(1, "hi")), Allowed)
     assert isinstance(await keeper.admit(MENTION), Allowed)
@@ -151,51 +153,51 @@ async def test_the_list_lets_in_whom_it_names(door: Callable[..., ChatAccessPoli
     assert key(await keeper.admit(other)) == "NoReply"
 
 
-async def test_open_means_everybody(door: Callable[..., ChatAccessPolicy]) -> None:
-    keeper = door("open")
+async def test_open_means_everybody(access_policy: Callable[..., ChatAccessPolicy]) -> None:
+    keeper = access_policy("open")
     assert isinstance(await keeper.admit(spoken(1, "hi")), Allowed)
     assert isinstance(await keeper.admit(MENTION), Allowed)
     assert key(await keeper.handle_added(GROUP, ADA)) == "access_group_welcome"
 
 
 async def test_an_unknown_group_gets_one_line_and_only_when_it_asks(
-    door: Callable[..., ChatAccessPolicy], store: PostgresTelegramAccess
+    access_policy: Callable[..., ChatAccessPolicy], access_store: PostgresTelegramAccess
 ) -> None:
-    keeper = door()
+    keeper = access_policy()
     assert key(await keeper.admit(spoken(1, "hi all", chat=GROUP))) == "NoReply"
     told = await keeper.admit(MENTION)
     assert isinstance(told, StrangerReply)
     assert told.key == "access_group_code"
     assert key(await keeper.admit(replace(MENTION, sender=BOB))) == "NoReply"
-    row = await store.decide_by_code(told.args["code"], allowed=True, by="operator")
+    row = await access_store.decide_by_code(told.args["code"], allowed=True, by="operator")
     assert row is not None
     assert (row.chat_id, row.name) == (GROUP.chat_id, "Family")
     assert isinstance(await keeper.admit(replace(MENTION, sender=BOB)), Allowed)
 
 
 async def test_an_owner_allows_a_group_by_adding_the_bot(
-    door: Callable[..., ChatAccessPolicy], store: PostgresTelegramAccess
+    access_policy: Callable[..., ChatAccessPolicy], access_store: PostgresTelegramAccess
 ) -> None:
-    keeper = door()
-    await store.decide(BOT.bot_id, 43, allowed=True, by="operator")
+    keeper = access_policy()
+    await access_store.decide(BOT.bot_id, 43, allowed=True, by="operator")
     assert key(await keeper.handle_added(GROUP, BOB)) == "access_group_code"
-    await store.decide(BOT.bot_id, 42, allowed=True, by="operator", owner=True)
+    await access_store.decide(BOT.bot_id, 42, allowed=True, by="operator", owner=True)
     assert key(await keeper.handle_added(GROUP, ADA)) == "access_group_welcome"
     assert isinstance(await keeper.admit(replace(MENTION, sender=BOB)), Allowed)
     assert key(await keeper.handle_added(GROUP, BOB)) == "access_group_welcome"
 
 
 async def test_stranger_learns_once_that_too_many_wait(
-    door: Callable[..., ChatAccessPolicy], store: PostgresTelegramAccess
+    access_policy: Callable[..., ChatAccessPolicy], access_store: PostgresTelegramAccess
 ) -> None:
     for number in range(PENDING_AT_MOST):
-        await store.request_access(BOT.bot_id, 1000 + number, name="x", username="")
-    keeper = door()
+        await access_store.request_access(BOT.bot_id, 1000 + number, name="x", username="")
+    keeper = access_policy()
     assert await keeper.admit(spoken(1, "hi")) == StrangerReply(key="access_too_many_waiting")
     assert key(await keeper.admit(spoken(2, "hi"))) == "NoReply"
 
 
-async def test_a_button_works_where_its_chat_may_talk(door: Callable[..., ChatAccessPolicy]) -> None:
-    keeper = door("allowlist", 42)
+async def test_a_button_works_where_its_chat_may_talk(access_policy: Callable[..., ChatAccessPolicy]) -> None:
+    keeper = access_policy("allowlist", 42)
     assert isinstance(await keeper.check(PRIVATE), Allowed)
     assert not isinstance(await keeper.check(ChatRef(chat_id=43)), Allowed)

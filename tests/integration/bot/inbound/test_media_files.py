@@ -31,8 +31,8 @@ from tests.kit.telegram.updates import BOT
 
 
 @pytest.fixture
-def reader(api: Bot) -> FileReader:
-    return FileReader(api, pause_seconds=0.02, open_seconds=30)
+def reader(inbound_bot: Bot) -> FileReader:
+    return FileReader(inbound_bot, pause_seconds=0.02, open_seconds=30)
 
 
 async def media_of(api: Bot, sent: Sent) -> Media:
@@ -44,10 +44,10 @@ async def media_of(api: Bot, sent: Sent) -> Media:
 
 
 async def test_a_photo_comes_as_it_is_when_it_is_small_enough(
-    ann: Person, api: Bot, reader: FileReader
+    newcomer: Person, inbound_bot: Bot, reader: FileReader
 ) -> None:
     content = image(800, 800)
-    media = await media_of(api, await ann.send_photo(content, caption="look"))
+    media = await media_of(inbound_bot, await newcomer.send_photo(content, caption="look"))
     assert await reader.read(media) == Picture(bytes=content, mime="image/jpeg", width=800, height=800)
 
 
@@ -63,21 +63,21 @@ async def test_a_photo_comes_as_it_is_when_it_is_small_enough(
     ],
 )
 async def test_pictures_sent_as_files_are_made_small_enough(
-    content: bytes, size: tuple[int, int], mime: str, ann: Person, api: Bot, reader: FileReader
+    content: bytes, size: tuple[int, int], mime: str, newcomer: Person, inbound_bot: Bot, reader: FileReader
 ) -> None:
-    sent = await ann.send_file("picture.bin", content, media_type="application/octet-stream")
-    found = await reader.read(await media_of(api, sent))
+    sent = await newcomer.send_file("picture.bin", content, media_type="application/octet-stream")
+    found = await reader.read(await media_of(inbound_bot, sent))
     assert isinstance(found, Picture)
     assert ((found.width, found.height), found.mime) == (size, mime)
     with Image.open(io.BytesIO(found.bytes)) as shown:
         assert max(shown.size) <= LONGEST_SIDE
 
 
-async def test_a_picture_is_put_upright(ann: Person, api: Bot, reader: FileReader) -> None:
+async def test_a_picture_is_put_upright(newcomer: Person, inbound_bot: Bot, reader: FileReader) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    sent = await ann.send_file("a.jpg", image(60, 20, exif=exif), media_type="image/jpeg")
-    found = await reader.read(await media_of(api, sent))
+    sent = await newcomer.send_file("a.jpg", image(60, 20, exif=exif), media_type="image/jpeg")
+    found = await reader.read(await media_of(inbound_bot, sent))
     assert isinstance(found, Picture)
     assert (found.width, found.height) == (20, 60)
 
@@ -98,28 +98,30 @@ async def test_a_picture_is_put_upright(ann: Person, api: Bot, reader: FileReade
     ],
 )
 async def test_text_and_code_are_read(
-    name: str, content: bytes, text: str, ann: Person, api: Bot, reader: FileReader
+    name: str, content: bytes, text: str, newcomer: Person, inbound_bot: Bot, reader: FileReader
 ) -> None:
     mime = "video/mp2t" if name.endswith(".ts") else "application/octet-stream"
-    media = await media_of(api, await ann.send_file(name, content, media_type=mime))
+    media = await media_of(inbound_bot, await newcomer.send_file(name, content, media_type=mime))
     assert await reader.read(media) == Document(name=name, text=text)
 
 
-async def test_a_long_text_is_cut_and_says_so(ann: Person, api: Bot) -> None:
-    media = await media_of(api, await ann.send_file("a.txt", b"x" * 5_000))
-    assert await FileReader(api, max_chars=1_000).read(media) == Document(
+async def test_a_long_text_is_cut_and_says_so(newcomer: Person, inbound_bot: Bot) -> None:
+    media = await media_of(inbound_bot, await newcomer.send_file("a.txt", b"x" * 5_000))
+    assert await FileReader(inbound_bot, max_chars=1_000).read(media) == Document(
         name="a.txt", text="x" * 1_000, truncated=True
     )
 
 
-async def test_the_text_of_a_pdf_is_read_page_by_page(ann: Person, api: Bot, reader: FileReader) -> None:
-    sent = await ann.send_file("a.pdf", pdf("First page", "Second page"), media_type="application/pdf")
-    found = await reader.read(await media_of(api, sent))
+async def test_the_text_of_a_pdf_is_read_page_by_page(
+    newcomer: Person, inbound_bot: Bot, reader: FileReader
+) -> None:
+    sent = await newcomer.send_file("a.pdf", pdf("First page", "Second page"), media_type="application/pdf")
+    found = await reader.read(await media_of(inbound_bot, sent))
     assert found == Document(name="a.pdf", text="First page\n\nSecond page", mime=PDF)
 
 
 async def test_office_files_books_and_pages_are_read_by_their_bytes(
-    ann: Person, api: Bot, reader: FileReader
+    newcomer: Person, inbound_bot: Bot, reader: FileReader
 ) -> None:
     html = b"<!doctype html><title>Ferry</title><nav>Menu</nav><p>It leaves at <b>noon</b>.</p>"
     sheet = xlsx('<row><c r="A1"><v>1</v></c><c r="B1"><v>2</v></c></row>')
@@ -131,22 +133,22 @@ async def test_office_files_books_and_pages_are_read_by_their_bytes(
         ("scripts.html", b"<html ><script>a()</script>", "text/plain", "<html ><script>a()</script>"),
         ("text.docx", b"only words", "text/plain", "only words"),
     ):  # fmt: skip
-        found = await reader.read(await media_of(api, await ann.send_file(name, content)))
+        found = await reader.read(await media_of(inbound_bot, await newcomer.send_file(name, content)))
         assert found == Document(name=name, text=text, mime=mime)
 
 
 async def test_twenty_one_megabytes_are_refused_before_anything_is_asked(
-    fake: RunningBotApi, ann: Person, api: Bot, reader: FileReader
+    bot_api: RunningBotApi, newcomer: Person, inbound_bot: Bot, reader: FileReader
 ) -> None:
-    media = await media_of(api, await ann.send_file("big.pdf", b"%PDF-", size=21 * 1024 * 1024))
+    media = await media_of(inbound_bot, await newcomer.send_file("big.pdf", b"%PDF-", size=21 * 1024 * 1024))
     assert await reader.read(media) == CannotRead(reason="file_too_large", name="big.pdf")
-    assert not await fake.calls("getFile")
+    assert not await bot_api.calls("getFile")
 
 
 @pytest.mark.control("S32", "S48")
-async def test_a_file_that_is_larger_than_it_says_is_cut_off(ann: Person, api: Bot) -> None:
-    media = await media_of(api, await ann.send_file("liar.txt", b"x" * 300_000, size=10))
-    found = await FileReader(api, max_bytes=100_000).read(media)
+async def test_a_file_that_is_larger_than_it_says_is_cut_off(newcomer: Person, inbound_bot: Bot) -> None:
+    media = await media_of(inbound_bot, await newcomer.send_file("liar.txt", b"x" * 300_000, size=10))
+    found = await FileReader(inbound_bot, max_bytes=100_000).read(media)
     assert found == CannotRead(reason="file_too_large", name="liar.txt")
 
 
@@ -164,11 +166,11 @@ async def test_a_file_that_is_larger_than_it_says_is_cut_off(ann: Person, api: B
     ],
 )
 async def test_what_cannot_be_heard_or_watched_is_declined_without_a_call(
-    kind: Any, mime: str, reason: Any, fake: RunningBotApi, reader: FileReader
+    kind: Any, mime: str, reason: Any, bot_api: RunningBotApi, reader: FileReader
 ) -> None:
     found = await reader.read(Media(kind=kind, file_id="x", mime=mime))
     assert found == CannotRead(reason=reason, name=kind)
-    assert not await fake.calls("getFile")
+    assert not await bot_api.calls("getFile")
 
 
 def archive() -> bytes:
@@ -198,9 +200,9 @@ def archive() -> bytes:
     ],
 )
 async def test_what_cannot_be_read_is_refused_kindly(
-    name: str, content: bytes, reason: Any, ann: Person, api: Bot, reader: FileReader
+    name: str, content: bytes, reason: Any, newcomer: Person, inbound_bot: Bot, reader: FileReader
 ) -> None:
-    media = await media_of(api, await ann.send_file(name, content))
+    media = await media_of(inbound_bot, await newcomer.send_file(name, content))
     assert await reader.read(media) == CannotRead(reason=reason, name=name)
 
 
@@ -280,23 +282,23 @@ async def test_a_document_that_unpacks_without_end_is_stopped() -> None:
 
 
 async def test_unanswered_download_is_retried(
-    fake: RunningBotApi, ann: Person, api: Bot, reader: FileReader
+    bot_api: RunningBotApi, newcomer: Person, inbound_bot: Bot, reader: FileReader
 ) -> None:
-    media = await media_of(api, await ann.send_file("a.txt", b"words"))
-    await fake.fail("getFile", reset="before")
-    await fake.fail("file", status=502, html=True)
+    media = await media_of(inbound_bot, await newcomer.send_file("a.txt", b"words"))
+    await bot_api.fail("getFile", reset="before")
+    await bot_api.fail("file", status=502, html=True)
     assert await reader.read(media) == Document(name="a.txt", text="words")
-    await fake.fail("file", times=9, status=502, html=True)
+    await bot_api.fail("file", times=9, status=502, html=True)
     assert await reader.read(media) == CannotRead(reason="file_unavailable", name="a.txt")
     gone = Media(kind="document", file_id="nonsense", name="b.txt")
     assert await reader.read(gone) == CannotRead(reason="file_unavailable", name="b.txt")
 
 
 async def test_a_dead_bot_is_no_matter_of_one_file(
-    fake: RunningBotApi, ann: Person, api: Bot, reader: FileReader
+    bot_api: RunningBotApi, newcomer: Person, inbound_bot: Bot, reader: FileReader
 ) -> None:
-    media = await media_of(api, await ann.send_file("a.txt", b"words"))
-    await fake.change_bot(revoked=True)
+    media = await media_of(inbound_bot, await newcomer.send_file("a.txt", b"words"))
+    await bot_api.change_bot(revoked=True)
     with pytest.raises(InvalidBotToken):
         await reader.read(media)
 

@@ -71,8 +71,8 @@ class WayIn:
 @pytest.fixture(params=["polling", "webhook"])
 async def way_in(
     request: pytest.FixtureRequest,
-    fake: RunningBotApi,
-    api: Bot,
+    bot_api: RunningBotApi,
+    inbound_bot: Bot,
     inbox: PostgresTelegramInbox,
     places: PostgresTelegramChats,
 ) -> AsyncIterator[WayIn]:
@@ -81,8 +81,8 @@ async def way_in(
     if request.param == "polling":
         times = PollTimeouts(poll=2, first_wait=0.05, max_wait=0.2)
         poller = Poller(
-            api, inbox=inbox, problems=places, on_stored=made.reader.wake, hand_over=made.reader.hand_over,
-            times=times,
+            inbound_bot, inbox=inbox, problems=places, on_stored=made.reader.wake,
+            hand_over=made.reader.hand_over, times=times,
         )  # fmt: skip
         made.tasks.append(asyncio.create_task(poller.run()))
         await made.comes(lambda: poller.completed_at is not None or not poller_waits(poller))
@@ -96,48 +96,50 @@ async def way_in(
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         url = f"http://127.0.0.1:{runner.addresses[0][1]}/telegram/{BOT.bot_id}"
-        await register_webhook(api, WebhookConfig(url=url, secret=SECRET))
+        await register_webhook(inbound_bot, WebhookConfig(url=url, secret=SECRET))
     yield made
     await made.stop()
     if runner is not None:
         await runner.cleanup()
-    assert not await fake.violations()
+    assert not await bot_api.violations()
 
 
 def poller_waits(poller: Poller) -> bool:
     return poller.completed_at is None
 
 
-async def test_a_paste_of_thirteen_thousand_characters_is_one_turn(way_in: WayIn, ann: Person) -> None:
+async def test_a_paste_of_thirteen_thousand_characters_is_one_turn(way_in: WayIn, newcomer: Person) -> None:
     text = "".join(f"{number}/" for number in range(3_000))[:13_000]
-    await ann.paste(text)
+    await newcomer.paste(text)
     await way_in.count(1)
     assert way_in.texts == [text]
     assert len(way_in.turns[0].update_ids) == 4
 
 
-async def test_a_command_amid_a_paste_comes_at_once_and_alone(way_in: WayIn, ann: Person) -> None:
-    await ann.say("x" * 4096)
-    await ann.command("stop")
-    await ann.say("y" * 10)
+async def test_a_command_amid_a_paste_comes_at_once_and_alone(way_in: WayIn, newcomer: Person) -> None:
+    await newcomer.say("x" * 4096)
+    await newcomer.command("stop")
+    await newcomer.say("y" * 10)
     await way_in.count(2)
     assert way_in.texts == ["/stop", "x" * 4096 + "y" * 10]
 
 
-async def test_albums_and_forwards_are_one_turn_each(way_in: WayIn, ann: Person, api: Bot) -> None:
-    await ann.album(3, gap=0.2, caption="which?", content=b"\xff\xd8\xff jpeg")
+async def test_albums_and_forwards_are_one_turn_each(
+    way_in: WayIn, newcomer: Person, inbound_bot: Bot
+) -> None:
+    await newcomer.album(3, gap=0.2, caption="which?", content=b"\xff\xd8\xff jpeg")
     await way_in.count(1)
     (turn,) = way_in.turns
     media = [one.media for one in turn.messages if one.media is not None]
     assert (turn.text, len(media)) == ("which?", 3)
-    assert isinstance(await FileReader(api).read(media[0]), Picture)
-    await ann.forward("first", "second", from_name="Carl")
+    assert isinstance(await FileReader(inbound_bot).read(media[0]), Picture)
+    await newcomer.forward("first", "second", from_name="Carl")
     await way_in.count(2)
     assert way_in.texts[1] == "[Forwarded from Carl]\n> first\n> second"
 
 
-async def test_a_forward_finds_its_comment(way_in: WayIn, ann: Person) -> None:
-    sent = await ann.forward("first", comment="true?", from_name="Carl")
+async def test_a_forward_finds_its_comment(way_in: WayIn, newcomer: Person) -> None:
+    sent = await newcomer.forward("first", comment="true?", from_name="Carl")
     await way_in.comes(lambda: sum(len(turn.messages) for turn in way_in.turns) == 2)
     if len(way_in.turns) == 2:
         assert way_in.turns[1].late_for == sent[0].message_id
@@ -146,10 +148,10 @@ async def test_a_forward_finds_its_comment(way_in: WayIn, ann: Person) -> None:
 
 
 async def test_twenty_chats_at_once_keep_their_order_and_copies_are_one(
-    way_in: WayIn, fake: RunningBotApi
+    way_in: WayIn, bot_api: RunningBotApi
 ) -> None:
-    await fake.duplicate_updates(30, repeats=2, copies=3)
-    people = [await fake.person(100 + number) for number in range(20)]
+    await bot_api.duplicate_updates(30, repeats=2, copies=3)
+    people = [await bot_api.person(100 + number) for number in range(20)]
     for round_ in range(3):
         await asyncio.gather(*(person.say(f"{person.id}:{round_}") for person in people))
     await way_in.comes(lambda: len(way_in.turns) >= 60)
@@ -159,27 +161,34 @@ async def test_twenty_chats_at_once_keep_their_order_and_copies_are_one(
         assert mine == [f"{person.id}:{round_}" for round_ in range(3)]
 
 
-async def test_topics_are_places_of_their_own(way_in: WayIn, fake: RunningBotApi, ann: Person) -> None:
-    await fake.change_bot(topics=True)
-    one, two = await ann.create_topic("Cats"), await ann.create_topic("Dogs")
-    forum = await fake.group("Club", ann, forum=True, admin=True)
+async def test_topics_are_places_of_their_own(
+    way_in: WayIn, bot_api: RunningBotApi, newcomer: Person
+) -> None:
+    await bot_api.change_bot(topics=True)
+    one, two = await newcomer.create_topic("Cats"), await newcomer.create_topic("Dogs")
+    forum = await bot_api.group("Club", newcomer, forum=True, admin=True)
     topic = await forum.create_topic("News")
-    await ann.say("c", thread=one)
-    await ann.say("d", thread=two)
-    await ann.say("n", chat=forum.id, thread=topic)
-    await ann.say("g", chat=forum.id)
+    await newcomer.say("c", thread=one)
+    await newcomer.say("d", thread=two)
+    await newcomer.say("n", chat=forum.id, thread=topic)
+    await newcomer.say("g", chat=forum.id)
     await way_in.count(4)
     found = {turn.first.text: (turn.first.chat.chat_id, turn.first.chat.thread_id) for turn in way_in.turns}
-    assert found == {"c": (ann.id, one), "d": (ann.id, two), "n": (forum.id, topic), "g": (forum.id, 0)}
+    assert found == {
+        "c": (newcomer.id, one),
+        "d": (newcomer.id, two),
+        "n": (forum.id, topic),
+        "g": (forum.id, 0),
+    }
 
 
-async def test_groups_say_who_is_meant(way_in: WayIn, fake: RunningBotApi, ann: Person) -> None:
-    bob = await fake.person(43, first_name="Bob")
-    group = await fake.group("Club", ann, members=(bob,), admin=True)
-    await ann.say("only us", chat=group.id)
+async def test_groups_say_who_is_meant(way_in: WayIn, bot_api: RunningBotApi, newcomer: Person) -> None:
+    bob = await bot_api.person(43, first_name="Bob")
+    group = await bot_api.group("Club", newcomer, members=(bob,), admin=True)
+    await newcomer.say("only us", chat=group.id)
     await bob.say(f"@{BOT.username} and you", chat=group.id)
-    await ann.command("help", chat=group.id)
-    await ann.command("help@some_other_bot", chat=group.id)
+    await newcomer.command("help", chat=group.id)
+    await newcomer.command("help@some_other_bot", chat=group.id)
     await way_in.count(4)
     assert {turn.text: turn.first.is_addressed for turn in way_in.turns} == {
         "Ann: only us": False,
@@ -189,36 +198,38 @@ async def test_groups_say_who_is_meant(way_in: WayIn, fake: RunningBotApi, ann: 
     }
 
 
-async def test_reply_with_a_quote_contains_the_quote(way_in: WayIn, ann: Person) -> None:
-    first = await ann.say("the cat sat")
-    await ann.say("who?", reply_to=first.message_id, quote="cat")
+async def test_reply_with_a_quote_contains_the_quote(way_in: WayIn, newcomer: Person) -> None:
+    first = await newcomer.say("the cat sat")
+    await newcomer.say("who?", reply_to=first.message_id, quote="cat")
     await way_in.count(2)
     assert way_in.texts[1] == "[Quoting their own message]\n> cat\n\nwho?"
 
 
 async def test_non_text_message_is_named_by_kind_and_done(
-    way_in: WayIn, fake: RunningBotApi, ann: Person, api: Bot, inbox: PostgresTelegramInbox
+    way_in: WayIn, bot_api: RunningBotApi, newcomer: Person, inbound_bot: Bot, inbox: PostgresTelegramInbox
 ) -> None:
-    said = await ann.say("hello")
+    said = await newcomer.say("hello")
     await way_in.comes(lambda: bool(way_in.turns))
     keyboard = {"inline_keyboard": [[{"text": "Stop", "callback_data": "stop:1"}]]}
-    asked = await api.send_message(ann.id, "?", reply_markup=InlineKeyboardMarkup.model_validate(keyboard))
-    await ann.tap("Stop", message_id=asked.message_id)
-    await ann.react(asked.message_id, "👍")
-    await ann.pin(said.message_id)
-    await ann.edit(said.message_id, "hello!")
-    group = await fake.group("Club", ann, kind="group")
+    asked = await inbound_bot.send_message(
+        newcomer.id, "?", reply_markup=InlineKeyboardMarkup.model_validate(keyboard)
+    )
+    await newcomer.tap("Stop", message_id=asked.message_id)
+    await newcomer.react(asked.message_id, "👍")
+    await newcomer.pin(said.message_id)
+    await newcomer.edit(said.message_id, "hello!")
+    group = await bot_api.group("Club", newcomer, kind="group")
     moved = await group.migrate()
-    await ann.block()
-    await ann.unblock()
-    await fake.push_update({"something_new": {"x": 1}})
+    await newcomer.block()
+    await newcomer.unblock()
+    await bot_api.push_update({"something_new": {"x": 1}})
 
     def changes() -> list[str]:
         """In the private chat; the group has an order of its own."""
         return [
             change.new_chat_member.status
             for other in way_in.others
-            if (change := other.my_chat_member) is not None and change.chat.id == ann.id
+            if (change := other.my_chat_member) is not None and change.chat.id == newcomer.id
         ]
 
     def moves() -> set[tuple[int, int | None]]:
@@ -247,7 +258,7 @@ async def test_non_text_message_is_named_by_kind_and_done(
 
 
 async def test_what_was_not_accepted_before_a_crash_comes_again(
-    fake: RunningBotApi, inbox: PostgresTelegramInbox
+    bot_api: RunningBotApi, inbox: PostgresTelegramInbox
 ) -> None:
     from tests.kit.telegram.updates import raw_message
 

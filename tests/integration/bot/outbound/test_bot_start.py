@@ -38,10 +38,10 @@ class Slow:
 
 
 @pytest.fixture
-def settings(database_url: str, redis_url: str, fake: RunningBotApi, tmp_path: Path) -> Settings:
+def bot_settings(database_url: str, redis_url: str, strict_api: RunningBotApi, tmp_path: Path) -> Settings:
     return load_settings(
         database_url=database_url, redis_url=redis_url, data_dir=tmp_path, telegram_bot_token=TOKEN,
-        telegram_api_url=fake.base_url, telegram_access="open",
+        telegram_api_url=strict_api.base_url, telegram_access="open",
     )  # fmt: skip
 
 
@@ -65,8 +65,8 @@ async def until(pool: asyncpg.Pool[asyncpg.Record], sql: str) -> None:
 
 
 async def test_cold_process_takes_no_lease_and_answers_when_warm(
-    settings: Settings,
-    fake: RunningBotApi,
+    bot_settings: Settings,
+    strict_api: RunningBotApi,
     ann: Person,
     bot: BotProcess,
     bot_pool: asyncpg.Pool[asyncpg.Record],
@@ -74,29 +74,29 @@ async def test_cold_process_takes_no_lease_and_answers_when_warm(
     """A turn that was left, and an update that Telegram holds, wait for a process that can answer them."""
     await bot.begin(await bot.place())
     await bot.die()
-    await fake.forget_calls()
+    await strict_api.forget_calls()
     slow = Slow()
-    async with started(settings, slow):
+    async with started(bot_settings, slow):
         await until(bot_pool, "SELECT username <> 'ever_bot' FROM telegram_bots")
         assert await bot_pool.fetchval(TAKEN) == 0
-        assert [call["method"] for call in await fake.calls()] == ["getMe"]
+        assert [call["method"] for call in await strict_api.calls()] == ["getMe"]
         slow.may_end.set()
         await until(bot_pool, "SELECT count(*) = 1 FROM deliveries WHERE turn_no = 1 AND state = 'delivered'")
         await until(bot_pool, "SELECT count(*) = 0 FROM telegram_updates WHERE handled_at IS NULL")
         assert await bot_pool.fetchval(TAKEN) == 1
         async with asyncio.timeout(LONG_SECONDS):
-            while not await fake.calls(method="setMyCommands"):
+            while not await strict_api.calls(method="setMyCommands"):
                 await asyncio.sleep(0.02)
 
 
 async def test_warm_process_serves_before_a_cold_one_that_started_earlier(
-    settings: Settings, fake: RunningBotApi, ann: Person, bot_pool: asyncpg.Pool[asyncpg.Record]
+    bot_settings: Settings, strict_api: RunningBotApi, ann: Person, bot_pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     cold, warm = Slow(), Slow()
     warm.may_end.set()
-    async with started(settings, cold):
+    async with started(bot_settings, cold):
         await until(bot_pool, "SELECT username <> 'ever_bot' FROM telegram_bots")
-        async with started(settings, warm):
+        async with started(bot_settings, warm):
             await until(bot_pool, TAKEN.replace("count(*)", "count(*) > 0"))
             await ann.say("Which of you answers?")
             await until(bot_pool, "SELECT count(*) = 1 FROM deliveries WHERE state = 'delivered'")
@@ -104,53 +104,53 @@ async def test_warm_process_serves_before_a_cold_one_that_started_earlier(
 
 
 async def test_menus_are_set_when_telegram_has_been_asked_for_messages(
-    settings: Settings, fake: RunningBotApi, bot_pool: asyncpg.Pool[asyncpg.Record]
+    bot_settings: Settings, strict_api: RunningBotApi, bot_pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
-    await fake.forget_calls()
+    await strict_api.forget_calls()
     slow = Slow()
     slow.may_end.set()
-    async with started(settings, slow), asyncio.timeout(LONG_SECONDS):
-        while not await fake.calls(method="setMyShortDescription"):
+    async with started(bot_settings, slow), asyncio.timeout(LONG_SECONDS):
+        while not await strict_api.calls(method="setMyShortDescription"):
             await asyncio.sleep(0.02)
-        called = [call["method"] for call in await fake.calls()]
+        called = [call["method"] for call in await strict_api.calls()]
     assert called.index("getUpdates") < called.index("setMyCommands")
     del bot_pool
 
 
 async def test_menus_wait_where_telegram_asks_to_wait(
-    settings: Settings, fake: RunningBotApi, bot_pool: asyncpg.Pool[asyncpg.Record]
+    bot_settings: Settings, strict_api: RunningBotApi, bot_pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     """A call for each language is many; none of them is left out for that."""
-    await fake.forget_calls()
-    await fake.fail("setMyCommands", status=429, retry_after=1, times=1)
+    await strict_api.forget_calls()
+    await strict_api.fail("setMyCommands", status=429, retry_after=1, times=1)
     slow = Slow()
     slow.may_end.set()
-    async with started(settings, slow), asyncio.timeout(LONG_SECONDS):
-        while not await fake.calls(method="setMyShortDescription"):
+    async with started(bot_settings, slow), asyncio.timeout(LONG_SECONDS):
+        while not await strict_api.calls(method="setMyShortDescription"):
             await asyncio.sleep(0.02)
-        statuses = [call["status"] for call in await fake.calls(method="setMyCommands")]
+        statuses = [call["status"] for call in await strict_api.calls(method="setMyCommands")]
     assert statuses[:2] == [429, 200]
     assert len(statuses) == 1 + len(build_command_menus("personal"))
     del bot_pool
 
 
 async def test_start_makes_no_profile_call_that_changes_nothing(
-    settings: Settings, fake: RunningBotApi, bot_pool: asyncpg.Pool[asyncpg.Record]
+    bot_settings: Settings, strict_api: RunningBotApi, bot_pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     """The profile is stored: other processes and later starts set only what has changed."""
     slow = Slow()
     slow.may_end.set()
     stored = "SELECT count(*) = {} FROM telegram_bots, jsonb_object_keys(profile)"
     calls = len(build_command_menus("personal")) + 2 * len(list_menu_languages())
-    async with started(settings, slow):
+    async with started(bot_settings, slow):
         await until(bot_pool, stored.format(calls))
-    assert len(await profile_calls(fake)) == calls
-    await fake.forget_calls()
+    assert len(await profile_calls(strict_api)) == calls
+    await strict_api.forget_calls()
     changed = "setMyDescription:de"
     await bot_pool.execute("UPDATE telegram_bots SET profile = profile || $1::jsonb", {changed: "former"})
-    async with started(settings, slow):
+    async with started(bot_settings, slow):
         await until(bot_pool, f"SELECT profile ->> '{changed}' <> 'former' FROM telegram_bots")
-    (only,) = await profile_calls(fake)
+    (only,) = await profile_calls(strict_api)
     assert (only["method"], only["params"]["language_code"]) == ("setMyDescription", "de")
 
 
@@ -159,31 +159,31 @@ async def profile_calls(fake: RunningBotApi) -> list[dict[str, Any]]:
 
 
 async def test_profile_goes_on_where_an_outage_broke_it_off(
-    settings: Settings, fake: RunningBotApi, bot_pool: asyncpg.Pool[asyncpg.Record]
+    bot_settings: Settings, strict_api: RunningBotApi, bot_pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     slow = Slow()
     slow.may_end.set()
     menus = len(build_command_menus("personal"))
-    await fake.fail("setMyDescription", times=-1, status=500)
-    async with started(settings, slow):
+    await strict_api.fail("setMyDescription", times=-1, status=500)
+    async with started(bot_settings, slow):
         await until(bot_pool, f"SELECT count(*) = {menus} FROM telegram_bots, jsonb_object_keys(profile)")
-    await fake.script([])
-    await fake.forget_calls()
-    async with started(settings, slow):
+    await strict_api.script([])
+    await strict_api.forget_calls()
+    async with started(bot_settings, slow):
         calls = menus + 2 * len(list_menu_languages())
         await until(bot_pool, f"SELECT count(*) = {calls} FROM telegram_bots, jsonb_object_keys(profile)")
-    assert len(await profile_calls(fake)) == calls - menus
+    assert len(await profile_calls(strict_api)) == calls - menus
 
 
 async def test_bot_that_cannot_load_its_library_ends_with_advice(
-    settings: Settings, bot_pool: asyncpg.Pool[asyncpg.Record]
+    bot_settings: Settings, bot_pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     """Else it would poll and answer for ever and never send a word."""
 
     def broken() -> None:
         raise ModuleNotFoundError("No module named 'aiogram'")
 
-    app = await open_app(settings, role="bot")
+    app = await open_app(bot_settings, role="bot")
     try:
         with capture_logs() as logs:
             async with asyncio.timeout(LONG_SECONDS):

@@ -45,13 +45,13 @@ async def called(fake: RunningBotApi) -> list[str]:
 
 
 async def test_a_private_answer_is_one_message_that_grows(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     answer = await bot.begin(await bot.place())
     await answer.stream(ANSWER, pause=0.04)
     await answer.end()
     assert await shown(ann) == [seen(ANSWER)]
-    calls = await fake.counts()
+    calls = await strict_api.counts()
     assert calls["sendMessage"] == 1
     assert calls["editMessageText"] >= 3
     assert (await ann.screen()).notifications == 1
@@ -63,14 +63,14 @@ async def test_a_private_answer_is_one_message_that_grows(
     assert await bot.broken_invariants() == []
 
 
-async def test_edits_keep_their_distance(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
-    await fake.set_speed(30.0)
-    await fake.set_limits(on=True)
+async def test_edits_keep_their_distance(strict_api: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+    await strict_api.set_speed(30.0)
+    await strict_api.set_limits(on=True)
     bot.set_up(clock=ScaledClock(speed=30.0), rhythm=EditPacing(), limits=RateLimits())
     answer = await bot.begin(await bot.place())
     await answer.stream(ANSWER, pause=0.02)
     await answer.end()
-    calls = [call for call in await fake.calls(chat=42) if call["method"] != "sendChatAction"]
+    calls = [call for call in await strict_api.calls(chat=42) if call["method"] != "sendChatAction"]
     gaps = [30.0 * (later["at"] - earlier["at"]) for earlier, later in itertools.pairwise(calls[:-1])]
     assert len(gaps) >= 3
     assert min(gaps) >= 1.5 * 0.9
@@ -79,18 +79,18 @@ async def test_edits_keep_their_distance(fake: RunningBotApi, bot: BotProcess, a
 
 
 async def test_group_gets_the_whole_answer_within_twenty_messages_a_minute(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     speed = 30.0
-    await fake.set_speed(speed)
-    await fake.set_limits(on=True)
+    await strict_api.set_speed(speed)
+    await strict_api.set_limits(on=True)
     bot.set_up(clock=ScaledClock(speed=speed), rhythm=EditPacing(edit_seconds=3.5), limits=RateLimits())
-    group = await fake.group("Family", ann)
+    group = await strict_api.group("Family", ann)
     question = await ann.say("@evertalk_test_bot hello", chat=group.id)
     answer = await bot.begin(await bot.place(group.id), question=question.message_id)
     await answer.stream(LONG[:3_000], step=60, pause=0.06)
     await answer.end()
-    calls = await fake.calls(chat=group.id)
+    calls = await strict_api.calls(chat=group.id)
     counted = [call for call in calls if call["method"] in ("sendMessage", "editMessageText")]
     assert len(counted) >= 15
     assert all(call["status"] != 429 for call in counted), "no limit was ever touched"
@@ -102,18 +102,18 @@ async def test_group_gets_the_whole_answer_within_twenty_messages_a_minute(
 
 
 async def test_a_short_answer_is_sent_once_and_never_edited(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     answer = await bot.begin(await bot.place())
     await answer.say("Yes.")
     await answer.end()
     assert await shown(ann) == ["Yes."]
-    assert "editMessageText" not in await fake.counts()
+    assert "editMessageText" not in await strict_api.counts()
     assert await bot.states(answer) == ["delivered"]
 
 
 async def test_long_answer_continues_in_further_messages_without_jumps(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     answer = await bot.begin(await bot.place())
     text = LONG + "\n\n" + LONG[:3_000]
@@ -131,7 +131,7 @@ async def test_long_answer_continues_in_further_messages_without_jumps(
 
 @pytest.mark.parametrize("live", [True, False])
 async def test_answer_over_five_parts_continues_in_a_file(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, *, live: bool
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, *, live: bool
 ) -> None:
     answer = await bot.begin(await bot.place())
     text = "\n\n".join([LONG] * 4)
@@ -146,7 +146,7 @@ async def test_answer_over_five_parts_continues_in_a_file(
     assert "".join(seen(text).split()).startswith("".join("".join(line.text for line in bubbles).split()))
     assert len(bubbles) == MAX_PARTS
     assert (last.document, last.text) == ("answer.md", "The whole answer")
-    (call,) = await fake.calls("sendDocument")
+    (call,) = await strict_api.calls("sendDocument")
     assert list(call["files"].values()) == [len(text.encode())]
     assert await bot.states(answer) == ["delivered"] * (MAX_PARTS + 1)
     assert (await ann.screen()).notifications == 1
@@ -154,47 +154,47 @@ async def test_answer_over_five_parts_continues_in_a_file(
 
 @pytest.mark.row("F50")
 async def test_final_message_with_retry_after_is_sent_once_afterwards(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.set_up(clock=ScaledClock(speed=50.0))
     answer = await bot.begin(await bot.place())
     await answer.say("It is so.")
-    await fake.fail("sendMessage", times=2, status=429, retry_after=5)
+    await strict_api.fail("sendMessage", times=2, status=429, retry_after=5)
     await answer.end()
     assert await shown(ann) == ["It is so."]
-    assert [call["status"] for call in await fake.calls("sendMessage")] == [429, 429, 200]
+    assert [call["status"] for call in await strict_api.calls("sendMessage")] == [429, 429, 200]
     assert await bot.states(answer) == ["delivered"]
 
 
 async def test_final_edit_with_retry_after_is_sent_after_it(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.set_up(clock=ScaledClock(speed=50.0))
     answer = await bot.begin(await bot.place())
     await answer.say(WORDS)
-    await fake.fail("editMessageText", times=3, status=429, retry_after=2)
+    await strict_api.fail("editMessageText", times=3, status=429, retry_after=2)
     await answer.stream(ANSWER[len(WORDS) :])
     await answer.end()
     assert await shown(ann) == [seen(ANSWER)]
-    assert (await fake.counts())["sendMessage"] == 1
+    assert (await strict_api.counts())["sendMessage"] == 1
 
 
 async def test_a_wait_that_is_too_long_is_left_to_the_next_process(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
     before = bots()
     before.set_up(patience=0.1)
     answer = await before.begin(await before.place())
     await answer.say("It is so.")
-    await fake.fail("sendMessage", status=429, retry_after=30)
+    await strict_api.fail("sendMessage", status=429, retry_after=30)
     await answer.end()
     assert await shown(ann) == []
     assert await before.states(answer) == ["queued"]
     assert await before.recover() == 0, "the chat is not asked while it is told to wait"
-    assert len(await fake.calls("sendMessage")) == 1
+    assert len(await strict_api.calls("sendMessage")) == 1
     await before.die()
     after = bots()
-    await fake.fail("sendMessage", status=429, retry_after=1)
+    await strict_api.fail("sendMessage", status=429, retry_after=1)
     assert await after.recover() == 0
     after.set_up()
     assert await after.recover() == 1
@@ -204,11 +204,11 @@ async def test_a_wait_that_is_too_long_is_left_to_the_next_process(
 
 @pytest.mark.row("F50")
 async def test_a_lost_acknowledgement_leaves_the_text_once_and_the_part_uncertain(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
     bot = bots()
     answer = await bot.begin(await bot.place())
-    await fake.fail("sendMessage", reset="after")
+    await strict_api.fail("sendMessage", reset="after")
     await answer.end("The one and only.")
     assert await shown(ann) == ["The one and only.", UNCERTAIN]
     assert await bot.states(answer) == ["uncertain"]
@@ -223,13 +223,13 @@ def uncertain(logs: list[Any]) -> list[Any]:
 
 
 async def test_a_lost_first_bubble_never_costs_the_answer(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     answer = await bot.begin(await bot.place())
-    await fake.fail("sendMessage", reset="before")
+    await strict_api.fail("sendMessage", reset="before")
     with capture_logs() as logs:
         await answer.stream(ANSWER)
-    assert len(await fake.calls("sendMessage")) == 1, "one that may be there is not sent again"
+    assert len(await strict_api.calls("sendMessage")) == 1, "one that may be there is not sent again"
     assert len(uncertain(logs)) == 1
     await answer.end()
     assert await shown(ann) == [seen(ANSWER)]
@@ -237,10 +237,10 @@ async def test_a_lost_first_bubble_never_costs_the_answer(
 
 
 async def test_a_lost_bubble_that_said_it_all_is_not_said_again(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     answer = await bot.begin(await bot.place())
-    await fake.fail("sendMessage", reset="after")
+    await strict_api.fail("sendMessage", reset="after")
     await answer.say("A whole answer in the first bubble.")
     await answer.end()
     assert await shown(ann) == ["A whole answer in the first bubble.", UNCERTAIN]
@@ -248,32 +248,32 @@ async def test_a_lost_bubble_that_said_it_all_is_not_said_again(
 
 
 async def test_answer_finished_during_telegram_outage_is_sent_once_afterwards(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     answer = await bot.begin(await bot.place())
     await answer.stream(ANSWER[:300])
-    await fake.refuse_connections()
+    await strict_api.refuse_connections()
     await answer.stream(ANSWER[300:])
     await answer.end()
     assert await bot.recover() == 0
-    await fake.accept_connections()
+    await strict_api.accept_connections()
     assert await bot.recover() == 1
     assert await bot.recover() == 0
     assert await shown(ann) == [seen(ANSWER)]
-    assert (await fake.counts())["sendMessage"] == 1
+    assert (await strict_api.counts())["sendMessage"] == 1
 
 
 async def test_later_answers_wait_for_an_earlier_one_that_could_not_be_sent(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     place = await bot.place()
     first = await bot.begin(place)
-    await fake.refuse_connections()
+    await strict_api.refuse_connections()
     await first.end("The first answer.")
     second = await bot.begin(place)
     await second.end("The second answer.")
     assert await bot.states(second) == ["queued"]
-    await fake.accept_connections()
+    await strict_api.accept_connections()
     third = await bot.begin(place)
     await third.end("The third answer.")
     assert await bot.recover() == 0
@@ -281,7 +281,7 @@ async def test_later_answers_wait_for_an_earlier_one_that_could_not_be_sent(
 
 
 async def test_unannounced_answer_is_sent_first_though_its_lookup_failed(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two replies of Postgres are lost: that of a commit, and what is left from before the next turn."""
 
@@ -308,7 +308,7 @@ async def test_unannounced_answer_is_sent_first_though_its_lookup_failed(
 
 @pytest.mark.parametrize("live", [True, False])
 async def test_answer_of_process_that_died_after_commit_is_sent_once(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person, *, live: bool
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person, *, live: bool
 ) -> None:
     before = bots()
     answer = await before.begin(await before.place())
@@ -320,15 +320,15 @@ async def test_answer_of_process_that_died_after_commit_is_sent_once(
     assert await after.deliveries.recover_interrupted([BOT_ID]) == 0
     assert await after.recover() == 1
     assert await shown(ann) == [seen(ANSWER)]
-    assert (await fake.counts())["sendMessage"] == 1
+    assert (await strict_api.counts())["sendMessage"] == 1
     assert await after.states(answer) == ["delivered"]
     assert await after.broken_invariants() == []
 
 
 async def test_a_process_that_died_between_sending_and_knowing_sends_nothing_twice(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    answer = await die_while_sending(bots(), fake, ann, "Once.")
+    answer = await die_while_sending(bots(), strict_api, ann, "Once.")
     after = bots()
     assert await after.deliveries.recover_interrupted([BOT_ID]) == 1
     assert await after.recover() == 0
@@ -337,7 +337,7 @@ async def test_a_process_that_died_between_sending_and_knowing_sends_nothing_twi
 
 
 async def test_unrecorded_sent_part_is_recorded_later_without_resending(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = await bot.begin(await bot.place())
     with monkeypatch.context() as patch:
@@ -350,7 +350,7 @@ async def test_unrecorded_sent_part_is_recorded_later_without_resending(
 
 
 async def test_a_bubble_that_could_not_be_noted_is_taken_back(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bot.set_up(clock=ScaledClock(speed=20.0))
     answer = await bot.begin(await bot.place())
@@ -365,7 +365,7 @@ async def test_a_bubble_that_could_not_be_noted_is_taken_back(
 
 
 async def test_bubble_stays_while_storage_is_away_for_a_moment(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = await bot.begin(await bot.place())
     record, refusals = bot.deliveries.record_bubble, 3
@@ -389,11 +389,11 @@ async def test_bubble_stays_while_storage_is_away_for_a_moment(
 
 
 async def test_part_that_was_neither_recorded_nor_deleted_is_reported(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bot.set_up(clock=ScaledClock(speed=20.0))
     answer = await bot.begin(await bot.place())
-    await fake.fail("deleteMessage", status=400, description="Bad Request: message can't be deleted")
+    await strict_api.fail("deleteMessage", status=400, description="Bad Request: message can't be deleted")
     with monkeypatch.context() as patch, capture_logs() as logs:
         patch.setattr(bot.deliveries, "record_bubble", away)
         await answer.say(WORDS)
@@ -402,7 +402,7 @@ async def test_part_that_was_neither_recorded_nor_deleted_is_reported(
 
 
 async def test_two_who_bring_the_same_answer_bring_it_once(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
     bot = bots()
     answer = await bot.begin(await bot.place())
@@ -416,12 +416,12 @@ async def test_two_who_bring_the_same_answer_bring_it_once(
 
 
 async def test_a_process_that_died_in_the_middle_of_the_parts_is_continued(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
     before = bots()
     before.set_up(patience=0.1)
     answer = await before.begin(await before.place())
-    await fake.fail("sendMessage", match={"nth": 2}, status=429, retry_after=9)
+    await strict_api.fail("sendMessage", match={"nth": 2}, status=429, retry_after=9)
     await answer.end(LONG)
     assert await before.states(answer) == ["delivered", "queued"]
     await before.die()
@@ -430,7 +430,7 @@ async def test_a_process_that_died_in_the_middle_of_the_parts_is_continued(
 
 
 async def test_a_new_attempt_of_another_process_edits_the_bubble_that_is_there(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
     before = bots()
     place = await before.place()
@@ -445,11 +445,11 @@ async def test_a_new_attempt_of_another_process_edits_the_bubble_that_is_there(
     assert await shown(ann) == before_takeover, "a bubble of unknown length never shrinks"
     await again.end(ANSWER)
     assert await shown(ann) == [seen(ANSWER)]
-    assert (await fake.counts())["sendMessage"] == 1
+    assert (await strict_api.counts())["sendMessage"] == 1
 
 
 async def test_the_bubble_of_a_turn_that_was_taken_away_is_deleted(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
     before, after = bots(), bots()
     place = await before.place()
@@ -466,7 +466,7 @@ async def test_the_bubble_of_a_turn_that_was_taken_away_is_deleted(
 
 @pytest.mark.row("F50")
 async def test_a_bubble_that_the_person_deleted_comes_back_as_the_answer(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     answer = await bot.begin(await bot.place())
     await answer.stream(ANSWER[:200])
@@ -479,7 +479,7 @@ async def test_a_bubble_that_the_person_deleted_comes_back_as_the_answer(
 
 
 @pytest.mark.row("F50")
-async def test_a_blocked_chat_is_left_alone(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+async def test_a_blocked_chat_is_left_alone(strict_api: RunningBotApi, bot: BotProcess, ann: Person) -> None:
     place = await bot.place()
     answer = await bot.begin(place)
     await answer.stream(ANSWER[:200])
@@ -489,15 +489,15 @@ async def test_a_blocked_chat_is_left_alone(fake: RunningBotApi, bot: BotProcess
     stored = await bot.places.find_chat(place.address_id)
     assert stored is not None
     assert stored.unreachable
-    calls = len(await fake.calls())
+    calls = len(await strict_api.calls())
     assert await bot.recover() == 0
-    assert len(await fake.calls()) == calls
+    assert len(await strict_api.calls()) == calls
 
 
 async def test_an_answer_follows_a_group_that_became_a_supergroup(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    group = await fake.group("Family", ann, kind="group")
+    group = await strict_api.group("Family", ann, kind="group")
     place = await bot.place(group.id)
     answer = await bot.begin(place)
     await answer.stream(ANSWER[:200])
@@ -513,10 +513,10 @@ async def test_an_answer_follows_a_group_that_became_a_supergroup(
 @pytest.mark.control("S18")
 @pytest.mark.row("F50")
 async def test_refused_formatting_arrives_as_plain_text(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     answer = await bot.begin(await bot.place())
-    await fake.fail("sendMessage", status=400)
+    await strict_api.fail("sendMessage", status=400)
     await answer.end("A **bold** word.")
     (line,) = (await ann.screen()).answers
     assert (line.text, line.entities) == ("A bold word.", [])
@@ -524,7 +524,7 @@ async def test_refused_formatting_arrives_as_plain_text(
 
 
 async def test_a_stopped_answer_keeps_its_text_and_says_so(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     answer = await bot.begin(await bot.place())
     await answer.stream("```python\nprint('this block is never closed")
@@ -536,7 +536,7 @@ async def test_a_stopped_answer_keeps_its_text_and_says_so(
 
 
 async def test_trouble_is_one_line_and_not_repeated_within_a_minute(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     place = await bot.place()
     for _ in range(3):
@@ -550,7 +550,9 @@ async def test_trouble_is_one_line_and_not_repeated_within_a_minute(
     assert await shown(ann) == ["Sorry: please try again later."] * 2, "no draft stays behind"
 
 
-async def test_a_turn_that_waits_says_so_once(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+async def test_a_turn_that_waits_says_so_once(
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
+) -> None:
     answer = await bot.begin(await bot.place())
     payload = {"role": "notice", "text": "it takes longer.", "error": "busy", "waiting": True}
     for _ in range(2):
@@ -564,7 +566,7 @@ async def test_a_turn_that_waits_says_so_once(fake: RunningBotApi, bot: BotProce
 
 
 async def test_a_tool_at_work_is_one_line_in_the_bubble(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     answer = await bot.begin(await bot.place())
     await answer.emit(ToolRunning(turn=answer.turn, name="save_memory"))
@@ -574,11 +576,11 @@ async def test_a_tool_at_work_is_one_line_in_the_bubble(
     await answer.stream(ANSWER)
     await answer.end()
     assert await shown(ann) == [seen(ANSWER)]
-    assert (await fake.counts())["sendMessage"] == 1
+    assert (await strict_api.counts())["sendMessage"] == 1
 
 
 async def test_awaited_summary_is_one_line_in_the_bubble(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     answer = await bot.begin(await bot.place())
     await answer.emit(Organizing(turn=answer.turn, job_id=7))
@@ -589,7 +591,7 @@ async def test_awaited_summary_is_one_line_in_the_bubble(
 
 
 async def test_buttons_are_under_the_last_part_of_each_answer(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.buttons = True
     place = await bot.place()
@@ -607,7 +609,7 @@ async def test_buttons_are_under_the_last_part_of_each_answer(
 
 
 async def test_long_answer_is_as_many_messages_as_the_setting_allows(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.post = replace(bot.post, most_messages=30)
     bot.delivery = AnswerDelivery(bot.post, tasks=bot.tasks)
@@ -620,7 +622,7 @@ async def test_long_answer_is_as_many_messages_as_the_setting_allows(
 
 
 async def test_an_answer_that_is_there_at_once_is_one_call(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     """Neither typing, nor a bubble with an edit, nor a call that takes the buttons above away."""
     bot.buttons = True
@@ -633,12 +635,12 @@ async def test_an_answer_that_is_there_at_once_is_one_call(
     await answers[1].say("The second: ", WORDS)
     await answers[1].end()
     await bot.tasks.rest()
-    assert await called(fake) == ["sendMessage", "sendMessage"]
+    assert await called(strict_api) == ["sendMessage", "sendMessage"]
     assert [await bot.states(each) for each in answers] == [["delivered"]] * 2
 
 
 async def test_an_answer_that_takes_its_time_is_shown_meanwhile(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.set_up(rhythm=PRIVATE_PACING, typing_after=0.0)
     answer = await bot.begin(await bot.place())
@@ -649,12 +651,12 @@ async def test_an_answer_that_takes_its_time_is_shown_meanwhile(
     await answer.say(" Done.")
     await answer.end()
     assert await shown(ann) == [seen(f"{ANSWER}And more. Done.")]
-    assert "sendChatAction" in await called(fake)
+    assert "sendChatAction" in await called(strict_api)
 
 
-async def test_answers_stay_in_their_topics(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+async def test_answers_stay_in_their_topics(strict_api: RunningBotApi, bot: BotProcess, ann: Person) -> None:
     bot.set_up(typing_after=0.0)
-    group = await fake.group("Forum", ann, forum=True)
+    group = await strict_api.group("Forum", ann, forum=True)
     one, two = await group.create_topic("One"), await group.create_topic("Two")
     for thread in (one, two, 0):
         answer = await bot.begin(await bot.place(group.id, thread=thread))
@@ -662,7 +664,7 @@ async def test_answers_stay_in_their_topics(fake: RunningBotApi, bot: BotProcess
         await answer.end()
     lines = (await group.screen()).answers
     assert [line.thread for line in lines] == [one, two, None]
-    typing = await fake.calls("sendChatAction")
+    typing = await strict_api.calls("sendChatAction")
     assert [call["params"].get("message_thread_id") for call in typing] == [one, two, None]
     await group.delete_topic(two)
     answer = await bot.begin(await bot.place(group.id, thread=two))
@@ -671,9 +673,9 @@ async def test_answers_stay_in_their_topics(fake: RunningBotApi, bot: BotProcess
 
 
 async def test_topics_of_a_private_chat_are_places_of_their_own(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    await fake.change_bot(topics=True)
+    await strict_api.change_bot(topics=True)
     topic = await ann.create_topic("Plans")
     answer = await bot.begin(await bot.place(thread=topic))
     await answer.stream(ANSWER)
@@ -683,23 +685,23 @@ async def test_topics_of_a_private_chat_are_places_of_their_own(
 
 
 async def test_typing_continues_through_silence_and_429_and_ends_with_answer(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.set_up(clock=ScaledClock(speed=20.0), rhythm=FAST)
-    await fake.fail("sendChatAction", status=429, retry_after=6)
-    await fake.fail("sendChatAction", reset="before")
+    await strict_api.fail("sendChatAction", status=429, retry_after=6)
+    await strict_api.fail("sendChatAction", reset="before")
     answer = await bot.begin(await bot.place())
-    while len(await fake.calls("sendChatAction")) < 5:
+    while len(await strict_api.calls("sendChatAction")) < 5:
         await asyncio.sleep(0.02)
     await answer.end("Here it is, after a long silence.")
-    calls = [call["method"] for call in await fake.calls(chat=42)]
+    calls = [call["method"] for call in await strict_api.calls(chat=42)]
     assert calls[0] == "sendChatAction"
     assert calls[-1] == "sendMessage"
     assert not (await ann.screen()).is_typing
 
 
 async def test_what_was_shown_before_a_human_answered_is_taken_back(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     place = await bot.place()
     first = await bot.begin(place)

@@ -24,10 +24,10 @@ async def in_doubt(fake: RunningBotApi, bot: BotProcess) -> tuple[Answer, PartKe
 
 
 async def test_resent_part_arrives_once_and_in_order(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
     bot = bots()
-    answer, part = await in_doubt(fake, bot)
+    answer, part = await in_doubt(strict_api, bot)
     changes = PostgresJobChanges(bot.pool)
     assert (await changes.change_deliveries("send_again", [part], actor="anna")).changed
     assert await bot.broken_invariants() == []
@@ -40,10 +40,10 @@ async def test_resent_part_arrives_once_and_in_order(
 
 
 async def test_a_part_that_an_operator_saw_is_never_sent(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
     bot = bots()
-    answer, part = await in_doubt(fake, bot)
+    answer, part = await in_doubt(strict_api, bot)
     assert (await PostgresJobChanges(bot.pool).change_deliveries("arrived", [part], actor="anna")).changed
     assert await bot.recover() == 0
     assert await bots().recover() == 0

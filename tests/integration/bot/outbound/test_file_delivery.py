@@ -35,7 +35,7 @@ async def seen(ann: Person) -> list[str]:
 
 
 async def test_files_follow_the_words_in_their_order(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
     bot = bots()
     answer = await announced(bot, PLAN, CHART)
@@ -48,7 +48,7 @@ async def test_files_follow_the_words_in_their_order(
 
 
 async def test_a_crash_before_the_files_sends_each_once(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
     before = bots()
     answer = await announced(before, PLAN, CHART)
@@ -63,31 +63,31 @@ async def test_a_crash_before_the_files_sends_each_once(
 
 @pytest.mark.parametrize("how", ["before", "after"])
 async def test_a_file_of_unknown_fate_is_uncertain_and_not_sent_again(
-    how: str, fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    how: str, strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
     bot = bots()
     answer = await announced(bot, PLAN)
-    await fake.fail("sendDocument", reset=how)
+    await strict_api.fail("sendDocument", reset=how)
     await answer.end("Here is the plan.")
     assert await bot.states(answer) == ["delivered", "uncertain"]
     assert await bot.recover() == 0
-    assert len(await fake.calls("sendDocument")) == 1
+    assert len(await strict_api.calls("sendDocument")) == 1
     assert (await seen(ann)).count("plan.md") == (how == "after")
 
 
 async def test_a_file_that_is_refused_for_a_while_comes_later(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
     bot = bots()
     answer = await announced(bot, PLAN)
-    await fake.fail("sendDocument", status=429, retry_after=1)
+    await strict_api.fail("sendDocument", status=429, retry_after=1)
     await answer.end("Here is the plan.")
     await bot.recover()
     assert await seen(ann) == ["Here is the plan.", "plan.md"]
 
 
 async def test_a_file_that_was_forgotten_meanwhile_is_no_reason_to_wait(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
     bot = bots()
     answer = await announced(bot, PLAN)

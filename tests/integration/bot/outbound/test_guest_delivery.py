@@ -56,7 +56,7 @@ class CountedQueries(PostgresGuestQueries):
 
 
 @pytest.fixture
-async def running(
+async def delivering(
     pool: asyncpg.Pool[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Running]:
     monkeypatch.setattr(guest_delivery, "RETRY_SECONDS", 0.01)
@@ -125,39 +125,39 @@ def query(update_id: int, *, language: str = "en", age: float = 0.0) -> NewGuest
     ],
 )
 async def test_refused_question_of_guest_is_answered_by_one_line(
-    running: Running, refusal: BadInput, language: str, line: str
+    delivering: Running, refusal: BadInput, language: str, line: str
 ) -> None:
-    await running.refuses(1, refusal, language=language)
-    assert await running.until(1) == [line]
+    await delivering.refuses(1, refusal, language=language)
+    assert await delivering.until(1) == [line]
 
 
-async def test_refused_questions_count_for_the_hour_of_their_guest(running: Running) -> None:
-    await running.refuses(1, EmptyMessage())
-    await running.refuses(2, EmptyMessage())
-    await running.until(2)
-    assert not await running.store.record(query(3), most_per_hour=2)
+async def test_refused_questions_count_for_the_hour_of_their_guest(delivering: Running) -> None:
+    await delivering.refuses(1, EmptyMessage())
+    await delivering.refuses(2, EmptyMessage())
+    await delivering.until(2)
+    assert not await delivering.store.record(query(3), most_per_hour=2)
 
 
-async def test_guest_queries_are_not_looked_for_at_rest(running: Running) -> None:
-    await running.refuses(1, EmptyMessage())
-    await running.until(1)
+async def test_guest_queries_are_not_looked_for_at_rest(delivering: Running) -> None:
+    await delivering.refuses(1, EmptyMessage())
+    await delivering.until(1)
     unchanged = False
     for _ in range(3):  # the first of these waits may see the look after the call
-        looks = running.store.looks
+        looks = delivering.store.looks
         await asyncio.sleep(1.5)
-        unchanged = unchanged or running.store.looks == looks
+        unchanged = unchanged or delivering.store.looks == looks
     assert unchanged
-    assert running.store.looks < 8
+    assert delivering.store.looks < 8
 
 
-async def test_holding_line_comes_by_its_own_time_without_a_wake_up(running: Running) -> None:
-    assert await running.store.record(query(1, age=guest_delivery.HOLDING_SECONDS - 1.0), most_per_hour=9)
-    running.delivery.wake()  # the question was stored
-    assert await running.until(1) == ["One moment, I am writing the answer …"]
-    assert running.store.looks < 6
+async def test_holding_line_comes_by_its_own_time_without_a_wake_up(delivering: Running) -> None:
+    assert await delivering.store.record(query(1, age=guest_delivery.HOLDING_SECONDS - 1.0), most_per_hour=9)
+    delivering.delivery.wake()  # the question was stored
+    assert await delivering.until(1) == ["One moment, I am writing the answer …"]
+    assert delivering.store.looks < 6
 
 
-async def test_call_that_was_not_sent_is_repeated_after_a_pause(running: Running) -> None:
-    running.sender.refusals = 2
-    await running.refuses(1, EmptyMessage())
-    assert len(await running.until(1)) == 1
+async def test_call_that_was_not_sent_is_repeated_after_a_pause(delivering: Running) -> None:
+    delivering.sender.refusals = 2
+    await delivering.refuses(1, EmptyMessage())
+    assert len(await delivering.until(1)) == 1

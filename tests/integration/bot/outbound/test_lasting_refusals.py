@@ -49,9 +49,9 @@ async def end_refused(
 @pytest.mark.row("F50")
 @pytest.mark.parametrize("reason", OF_THE_MESSAGE)
 async def test_refused_formatting_falls_back_to_plain_text(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, reason: str
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, reason: str
 ) -> None:
-    answer = await end_refused(fake, bot, reason, texts=1)
+    answer = await end_refused(strict_api, bot, reason, texts=1)
     (line,) = (await ann.screen()).answers
     assert (line.text, line.entities) == (PLAIN, [])
     assert await bot.states(answer) == ["delivered"]
@@ -60,20 +60,21 @@ async def test_refused_formatting_falls_back_to_plain_text(
 @pytest.mark.row("F50")
 @pytest.mark.parametrize("reason", OF_THE_MESSAGE)
 async def test_refused_text_falls_back_to_a_file(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, reason: str
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, reason: str
 ) -> None:
-    answer = await end_refused(fake, bot, reason, texts=2)
+    answer = await end_refused(strict_api, bot, reason, texts=2)
     (line,) = (await ann.screen()).answers
     assert line.document == "answer.md"
+    assert (await ann.screen()).notifications == 1
     assert await bot.states(answer) == ["delivered"]
 
 
 @pytest.mark.row("F50")
 @pytest.mark.parametrize("reason", OF_THE_MESSAGE)
 async def test_refused_file_is_explained_in_one_line(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, reason: str
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, reason: str
 ) -> None:
-    answer = await end_refused(fake, bot, reason, texts=2, files=1)
+    answer = await end_refused(strict_api, bot, reason, texts=2, files=1)
     assert (await ann.screen()).texts == [REFUSED]
     assert await bot.states(answer) == ["dead"]
     assert await bot.recover() == 0
@@ -90,9 +91,9 @@ async def test_refused_file_is_explained_in_one_line(
 
 
 async def test_answer_stays_listed_when_even_the_line_is_refused(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await end_refused(fake, bot, "nonsense", texts=3, files=1)
+    answer = await end_refused(strict_api, bot, "nonsense", texts=3, files=1)
     assert (await ann.screen()).texts == []
     assert await bot.states(answer) == ["dead"]
     error = await bot.pool.fetchval("SELECT error FROM deliveries")
@@ -102,18 +103,18 @@ async def test_answer_stays_listed_when_even_the_line_is_refused(
 @pytest.mark.row("F50")
 @pytest.mark.parametrize(("status", "reason"), CLOSED)
 async def test_answer_waits_for_a_chat_that_takes_no_messages(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, status: int, reason: str
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, status: int, reason: str
 ) -> None:
-    answer = await end_refused(fake, bot, reason, status=status, texts=-1)
+    answer = await end_refused(strict_api, bot, reason, status=status, texts=-1)
     assert await bot.states(answer) == ["queued"]
     assert (await bot.place()).will_be_tried
-    calls = len(await fake.calls())
+    calls = len(await strict_api.calls())
     assert await bot.recover() == 0
-    assert len(await fake.calls()) == calls, "a chat that refuses is not asked every second"
+    assert len(await strict_api.calls()) == calls, "a chat that refuses is not asked every second"
     await _next_try(bot)
     assert await bot.recover() == 0
     assert await bot.states(answer) == ["queued"]
-    await fake.script([])
+    await strict_api.script([])
     await _next_try(bot)
     assert await bot.recover() == 1
     assert (await ann.screen()).texts == [PLAIN]
@@ -124,16 +125,16 @@ async def test_answer_waits_for_a_chat_that_takes_no_messages(
 @pytest.mark.row("F50")
 @pytest.mark.parametrize(("status", "reason"), GONE)
 async def test_answer_waits_until_a_lost_chat_is_heard_of(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, status: int, reason: str
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, status: int, reason: str
 ) -> None:
-    answer = await end_refused(fake, bot, reason, status=status, texts=-1)
+    answer = await end_refused(strict_api, bot, reason, status=status, texts=-1)
     assert await bot.states(answer) == ["queued"]
     place = await bot.place()
     assert (place.unreachable, place.will_be_tried) == (True, False)
-    await fake.script([])
-    calls = len(await fake.calls())
+    await strict_api.script([])
+    calls = len(await strict_api.calls())
     assert await bot.recover() == 0
-    assert len(await fake.calls()) == calls
+    assert len(await strict_api.calls()) == calls
     await bot.hear_of(place.chat_id)
     assert await bot.recover() == 1
     assert (await ann.screen()).texts == [PLAIN]
@@ -141,9 +142,9 @@ async def test_answer_waits_until_a_lost_chat_is_heard_of(
 
 
 async def test_chat_that_takes_no_messages_is_tried_for_a_week(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    await end_refused(fake, bot, "TOPIC_CLOSED", texts=-1)
+    await end_refused(strict_api, bot, "TOPIC_CLOSED", texts=-1)
     pauses = []
     for days in ("0", "0.01", "1", "8"):
         await bot.pool.execute(
@@ -159,16 +160,16 @@ async def test_chat_that_takes_no_messages_is_tried_for_a_week(
 
 
 async def test_blocked_chat_gets_one_call_and_its_answer_after_unblocking(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.set_up(typing_after=60.0)
     await ann.block()
-    await fake.forget_calls()
+    await strict_api.forget_calls()
     place = await bot.place()
     answer = await bot.begin(place)
     await answer.stream("It is a long story. " * 20)
     await answer.end()
-    assert len(await fake.calls(chat=ann.id)) == 1
+    assert len(await strict_api.calls(chat=ann.id)) == 1
     await ann.unblock()
     await bot.hear_of(place.chat_id)
     assert await bot.recover() == 1

@@ -24,7 +24,7 @@ def squeezed(*texts: str) -> str:
 
 
 async def test_a_native_draft_thinks_grows_and_becomes_one_message(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.wanted = {"drafts"}
     answer = await bot.begin(await bot.place())
@@ -36,14 +36,14 @@ async def test_a_native_draft_thinks_grows_and_becomes_one_message(
     assert screen.texts == [render(WORDS * 4).text]
     assert screen.drafts == []
     assert screen.notifications == 1
-    calls = await fake.calls("sendMessageDraft")
+    calls = await strict_api.calls("sendMessageDraft")
     assert len({call["params"]["draft_id"] for call in calls}) == 1
     assert len(calls) >= 3
-    assert "editMessageText" not in await fake.counts()
+    assert "editMessageText" not in await strict_api.counts()
 
 
 async def test_a_draft_that_outgrows_one_message_goes_on_in_messages(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.wanted = {"drafts"}
     answer = await bot.begin(await bot.place())
@@ -52,7 +52,7 @@ async def test_a_draft_that_outgrows_one_message_goes_on_in_messages(
     screen = await ann.screen()
     assert screen.drafts == []
     assert squeezed(*screen.texts).startswith(squeezed(LONG)[:3_500])
-    drafted = [call["params"].get("text", "") for call in await fake.calls("sendMessageDraft")]
+    drafted = [call["params"].get("text", "") for call in await strict_api.calls("sendMessageDraft")]
     assert all(LONG.startswith(text.rstrip()) for text in drafted), "a draft shows the beginning, always"
     await answer.end()
     assert squeezed(*(await ann.screen()).texts) == squeezed(LONG)
@@ -64,7 +64,7 @@ async def test_a_draft_that_outgrows_one_message_goes_on_in_messages(
 
 @pytest.mark.parametrize("length", [600, 5_000], ids=["in its draft", "beyond its draft"])
 async def test_draft_of_a_dead_process_is_completed_by_the_next(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person, length: int
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person, length: int
 ) -> None:
     before = bots()
     before.wanted = {"drafts"}
@@ -84,21 +84,21 @@ async def test_draft_of_a_dead_process_is_completed_by_the_next(
     screen = await ann.screen()
     assert squeezed(*screen.texts) == squeezed(LONG)
     assert screen.drafts == []
-    assert len({call["params"]["draft_id"] for call in await fake.calls("sendMessageDraft")}) == 1
+    assert len({call["params"]["draft_id"] for call in await strict_api.calls("sendMessageDraft")}) == 1
     assert set(await after.states(again)) == {"delivered"}
     assert await after.broken_invariants() == []
 
 
 async def test_a_draft_is_kept_alive_while_tools_run(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.wanted = {"drafts"}
     bot.set_up(clock=ScaledClock(speed=50.0))
-    await fake.set_speed(50.0)
+    await strict_api.set_speed(50.0)
     answer = await bot.begin(await bot.place())
     await answer.say(WORDS)
     await answer.emit(ToolRunning(turn=answer.turn, name="look_up"))
-    while len(await fake.calls("sendMessageDraft")) < 6:
+    while len(await strict_api.calls("sendMessageDraft")) < 6:
         await asyncio.sleep(0.02)
     assert not [view for view in await ann.views() if view["kind"] == "draft_gone"]
     await answer.end()
@@ -106,51 +106,51 @@ async def test_a_draft_is_kept_alive_while_tools_run(
 
 
 async def test_refused_draft_becomes_bubbles_and_is_not_retried(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.wanted = {"drafts"}
-    await fake.fail("sendMessageDraft", times=-1, status=404)
+    await strict_api.fail("sendMessageDraft", times=-1, status=404)
     place = await bot.place()
     for _ in range(2):
         answer = await bot.begin(place)
-        while not await fake.calls("sendMessageDraft"):
+        while not await strict_api.calls("sendMessageDraft"):
             await asyncio.sleep(0.01)
         await answer.stream(WORDS * 6)
         assert (await ann.screen()).answers, "shown while it is written"
         await answer.end()
     assert (await ann.screen()).texts == [render(WORDS * 6).text] * 2
-    assert len(await fake.calls("sendMessageDraft")) == 1
+    assert len(await strict_api.calls("sendMessageDraft")) == 1
     assert not bot.post.get_form_support(BOT_ID).allows("drafts", 42)
     assert bot.post.get_form_support(BOT_ID).allows("rich", 42)
 
 
 async def test_draft_refused_in_one_chat_is_used_in_others(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.wanted = {"drafts"}
-    bob = await fake.person(43, first_name="Bob")
+    bob = await strict_api.person(43, first_name="Bob")
     await bob.say("hello")
-    await fake.fail(
+    await strict_api.fail(
         "sendMessageDraft", times=-1, match={"chat": 42}, status=400, description="Bad Request: no"
     )
     for person, drafts in ((ann, 1), (bob, 2), (ann, 0)):
-        await fake.forget_calls()
+        await strict_api.forget_calls()
         answer = await bot.begin(await bot.place(person.id))
         await answer.stream(WORDS * 6, pause=0.02)
         await answer.end()
-        assert len(await fake.calls("sendMessageDraft", chat=person.id)) >= drafts
+        assert len(await strict_api.calls("sendMessageDraft", chat=person.id)) >= drafts
         assert (await person.screen()).texts[-1] == render(WORDS * 6).text
-    assert not await fake.calls("sendMessageDraft"), "the first chat is not asked again"
+    assert not await strict_api.calls("sendMessageDraft"), "the first chat is not asked again"
 
 
 async def test_a_429_pauses_a_draft_and_closes_nothing(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.wanted = {"drafts"}
     bot.set_up(clock=ScaledClock(speed=20.0))
-    await fake.fail("sendMessageDraft", status=429, retry_after=3)
+    await strict_api.fail("sendMessageDraft", status=429, retry_after=3)
     answer = await bot.begin(await bot.place())
-    while len(await fake.calls("sendMessageDraft")) < 3:
+    while len(await strict_api.calls("sendMessageDraft")) < 3:
         await answer.say(WORDS)
         await asyncio.sleep(0.03)
     await answer.end()
@@ -158,43 +158,47 @@ async def test_a_429_pauses_a_draft_and_closes_nothing(
     assert (await ann.screen()).texts == [render(answer.said).text]
 
 
-async def test_groups_have_no_drafts(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+async def test_groups_have_no_drafts(strict_api: RunningBotApi, bot: BotProcess, ann: Person) -> None:
     bot.wanted = {"drafts"}
-    group = await fake.group("Family", ann)
+    group = await strict_api.group("Family", ann)
     answer = await bot.begin(await bot.place(group.id))
     await answer.stream(WORDS)
     await answer.end()
     assert (await group.screen()).texts == [WORDS.strip()]
-    assert "sendMessageDraft" not in await fake.counts()
+    assert "sendMessageDraft" not in await strict_api.counts()
 
 
-async def test_a_table_comes_as_a_rich_message(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+async def test_a_table_comes_as_a_rich_message(
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
+) -> None:
     bot.wanted = {"rich"}
     bot.buttons = True
     place = await bot.place()
     answer = await bot.begin(place)
     await answer.end(TABLE)
-    (call,) = await fake.calls("sendRichMessage")
+    (call,) = await strict_api.calls("sendRichMessage")
     assert [block["type"] for block in call["params"]["rich_message"]["blocks"]] == ["paragraph", "table"]
     assert await bot.states(answer) == ["delivered"]
     second = await bot.begin(place)
     await second.end("Nothing that a plain message could not say.")
-    assert len(await fake.calls("sendRichMessage")) == 1
+    assert len(await strict_api.calls("sendRichMessage")) == 1
 
 
-async def test_a_bubble_becomes_a_rich_message(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+async def test_a_bubble_becomes_a_rich_message(
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
+) -> None:
     bot.wanted = {"rich"}
     answer = await bot.begin(await bot.place())
     await answer.stream(WORDS + "\n\n" + TABLE)
     await answer.end()
     (line,) = (await ann.screen()).answers
     assert "rich_message" in line.raw
-    assert len(await fake.calls("sendMessage")) == 1
+    assert len(await strict_api.calls("sendMessage")) == 1
     assert await bot.states(answer) == ["delivered"]
 
 
 async def test_what_was_shown_in_several_messages_stays_and_becomes_no_rich_message(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.wanted = {"rich"}
     answer = await bot.begin(await bot.place())
@@ -208,26 +212,26 @@ async def test_what_was_shown_in_several_messages_stays_and_becomes_no_rich_mess
 
 
 async def test_refused_rich_message_is_sent_classic_and_never_retried(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.wanted = {"rich"}
-    await fake.fail("sendRichMessage", times=-1, status=400, description="Bad Request: unsupported")
+    await strict_api.fail("sendRichMessage", times=-1, status=400, description="Bad Request: unsupported")
     place = await bot.place()
     for _ in range(2):
         answer = await bot.begin(place)
         await answer.end(TABLE)
         assert await bot.states(answer) == ["delivered"]
     assert (await ann.screen()).texts == [render(TABLE).text] * 2
-    assert len(await fake.calls("sendRichMessage")) == 1
+    assert len(await strict_api.calls("sendRichMessage")) == 1
 
 
 async def test_a_refused_rich_edit_leaves_the_classic_answer_in_the_bubble(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.wanted = {"rich"}
     answer = await bot.begin(await bot.place())
     await answer.say(WORDS)
-    await fake.fail(
+    await strict_api.fail(
         "editMessageText", times=-1, match={"has": "rich_message"}, status=400,
         description="Bad Request: unsupported",
     )  # fmt: skip
@@ -236,10 +240,12 @@ async def test_a_refused_rich_edit_leaves_the_classic_answer_in_the_bubble(
     assert not bot.post.get_form_support(BOT_ID).allows("rich", 42)
 
 
-async def test_a_lost_rich_message_is_uncertain(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+async def test_a_lost_rich_message_is_uncertain(
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
+) -> None:
     bot.wanted = {"rich"}
     answer = await bot.begin(await bot.place())
-    await fake.fail("sendRichMessage", reset="after")
+    await strict_api.fail("sendRichMessage", reset="after")
     await answer.end(TABLE)
     assert await bot.states(answer) == ["uncertain"]
     assert await bot.recover() == 0

@@ -61,10 +61,10 @@ async def settled(bot: BotProcess) -> None:
 @pytest.mark.row("F50")
 @pytest.mark.parametrize("how", ["before", "after"])
 async def test_answer_with_a_lost_reply_is_in_its_chat_once(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, how: str
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, how: str
 ) -> None:
     settling(bot)
-    answer = await lose(fake, bot, ann, "The one and only.", how=how)
+    answer = await lose(strict_api, bot, ann, "The one and only.", how=how)
     await settled(bot)
     (line,) = (await ann.screen()).answers
     assert line.text == "The one and only."
@@ -74,7 +74,7 @@ async def test_answer_with_a_lost_reply_is_in_its_chat_once(
 
 @pytest.mark.parametrize("how", ["before", "after"])
 async def test_lost_reply_is_settled_among_other_messages(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, how: str
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, how: str
 ) -> None:
     """Between them are messages of the person and a notice of the bot that no row names."""
     settling(bot)
@@ -82,7 +82,7 @@ async def test_lost_reply_is_settled_among_other_messages(
     answer = await asked(bot, ann)
     await bot.sender.send_text(get_chat_target(place), MessagePart(text="A command's result."))
     await ann.say("Hurry, please.")
-    await fake.fail("sendMessage", reset=how)
+    await strict_api.fail("sendMessage", reset=how)
     await answer.end("The one and only.")
     await ann.say("Thank you.")
     await settled(bot)
@@ -94,11 +94,11 @@ async def test_lost_reply_is_settled_among_other_messages(
 
 @pytest.mark.parametrize("how", ["before", "after"])
 async def test_lost_part_of_a_long_answer_is_settled(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, how: str
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, how: str
 ) -> None:
     settling(bot)
     answer = await asked(bot, ann)
-    await fake.fail("sendMessage", match={"nth": 2}, reset=how)
+    await strict_api.fail("sendMessage", match={"nth": 2}, reset=how)
     await answer.end(LONG)
     await settled(bot)
     shown = "".join("".join((await ann.screen()).texts).split())
@@ -108,12 +108,12 @@ async def test_lost_part_of_a_long_answer_is_settled(
 
 @pytest.mark.parametrize("how", ["before", "after"])
 async def test_lost_bubble_leaves_no_half_with_a_stop_button(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, how: str
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, how: str
 ) -> None:
     settling(bot)
     bot.buttons = True
     answer = await asked(bot, ann)
-    await fake.fail("sendMessage", reset=how)
+    await strict_api.fail("sendMessage", reset=how)
     await answer.stream(WORDS * 8)
     await answer.end()
     await settled(bot)
@@ -122,11 +122,11 @@ async def test_lost_bubble_leaves_no_half_with_a_stop_button(
 
 
 async def test_search_without_an_answer_of_telegram_asks_the_person(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     settling(bot)
-    await fake.fail("stopMessageLiveLocation", times=-1, status=500)
-    answer = await lose(fake, bot, ann, "The one and only.", how="after")
+    await strict_api.fail("stopMessageLiveLocation", times=-1, status=500)
+    answer = await lose(strict_api, bot, ann, "The one and only.", how="after")
     assert (await ann.screen()).texts == ["The one and only.", UNCERTAIN]
     assert (await ann.screen()).answers[-1].buttons
     assert await bot.states(answer) == ["uncertain"]
@@ -135,12 +135,12 @@ async def test_search_without_an_answer_of_telegram_asks_the_person(
 
 @pytest.mark.parametrize("how", ["before", "after"])
 async def test_lost_notice_is_settled_with_its_answer(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, how: str
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, how: str
 ) -> None:
     settling(bot)
     answer = await asked(bot, ann)
-    await fake.fail("sendMessage", reset=how)
-    await fake.fail("sendMessage", reset=how)
+    await strict_api.fail("sendMessage", reset=how)
+    await strict_api.fail("sendMessage", reset=how)
     await answer.end("The one and only.")
     await bot.pool.execute("UPDATE uncertain_notices SET due_at = now()")
     await settled(bot)
@@ -149,9 +149,9 @@ async def test_lost_notice_is_settled_with_its_answer(
 
 
 async def test_answer_of_a_process_that_died_while_sending_is_found(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
-    answer = await die_while_sending(settling(bots()), fake, ann, "Once.")
+    answer = await die_while_sending(settling(bots()), strict_api, ann, "Once.")
     after = settling(bots())
     assert await after.deliveries.recover_interrupted([BOT_ID]) == 1
     await settled(after)
@@ -160,34 +160,36 @@ async def test_answer_of_a_process_that_died_while_sending_is_found(
 
 
 async def test_successor_goes_on_with_a_search_that_a_dead_process_began(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
     before = settling(bots())
-    await fake.fail("stopMessageLiveLocation", times=-1, stall=5.0)
+    await strict_api.fail("stopMessageLiveLocation", times=-1, stall=5.0)
     answer = await asked(before, ann)
-    await fake.fail("sendMessage", reset="after")
+    await strict_api.fail("sendMessage", reset="after")
     ending = asyncio.create_task(answer.end("The one and only."))
     while not await before.pool.fetchval("SELECT count(*) FROM uncertain_notices WHERE state = 'shown'"):
         await asyncio.sleep(0.02)
     ending.cancel()
     await asyncio.gather(ending, return_exceptions=True)
     await before.die()
-    await fake.script([])
+    await strict_api.script([])
     await settled(settling(bots()))
     assert (await ann.screen()).texts == ["The one and only."]
 
 
-async def test_lost_file_is_left_to_its_person(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+async def test_lost_file_is_left_to_its_person(
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
+) -> None:
     settling(bot)
     answer = await asked(bot, ann)
-    await fake.fail("sendDocument", reset="after")
+    await strict_api.fail("sendDocument", reset="after")
     await answer.end(WORDS * 700)
     assert (await bot.states(answer))[-1] == "uncertain"
     assert (await ann.screen()).texts[-1] == UNCERTAIN
 
 
 async def test_many_lost_replies_are_settled_without_a_press(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     settling(bot)
     chance = Random(7)
@@ -195,7 +197,7 @@ async def test_many_lost_replies_are_settled_without_a_press(
     for number in range(count):
         bot.beat()
         answer = await asked(bot, ann)
-        await fake.fail("sendMessage", reset=chance.choice(("before", "after")))
+        await strict_api.fail("sendMessage", reset=chance.choice(("before", "after")))
         if chance.random() < 0.5:
             await answer.stream(f"Answer {number} of many. ", pause=0.0)
         await answer.end(f"Answer {number} of many. Here it ends.")
@@ -206,7 +208,7 @@ async def test_many_lost_replies_are_settled_without_a_press(
 
 
 async def test_lost_replies_are_settled_in_seconds_in_a_busy_chat(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     """The clock and the limits are those of a running bot; the person writes every two seconds."""
     bot.settles = True
@@ -216,7 +218,7 @@ async def test_lost_replies_are_settled_in_seconds_in_a_busy_chat(
     for number in range(count):
         bot.beat()
         answer = await asked(bot, ann)
-        await fake.fail("sendMessage", reset=chance.choice(("before", "after")))
+        await strict_api.fail("sendMessage", reset=chance.choice(("before", "after")))
         since = time.monotonic()
         await answer.end(f"Answer {number} of many.")
         while await bot.states(answer) != ["delivered"] and time.monotonic() - since < 60.0:

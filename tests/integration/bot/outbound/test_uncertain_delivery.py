@@ -75,10 +75,10 @@ async def state(bot: BotProcess) -> tuple[str, int, int]:
 
 @pytest.mark.row("F50")
 async def test_lost_answer_replaces_its_notice_when_the_button_is_pressed(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.buttons = True
-    answer = await lost(fake, bot, "The one and only.")
+    answer = await lost(strict_api, bot, "The one and only.")
     (notice,) = await notices(ann)
     later = await bot.begin(await bot.place())
     await later.end("What came later.")
@@ -93,10 +93,10 @@ async def test_lost_answer_replaces_its_notice_when_the_button_is_pressed(
 
 
 async def test_pressed_twice_at_once_by_two_processes_it_comes_once(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
     one, other = bots(), bots()
-    await lost(fake, one, "The one and only.")
+    await lost(strict_api, one, "The one and only.")
     (notice,) = await notices(ann)
     place = await one.place()
     found = await asyncio.gather(press(one, place, notice), press(other, place, notice))
@@ -107,10 +107,10 @@ async def test_pressed_twice_at_once_by_two_processes_it_comes_once(
 
 
 async def test_a_press_survives_the_process_that_heard_it(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person
 ) -> None:
     before = bots()
-    await lost(fake, before, "The one and only.")
+    await lost(strict_api, before, "The one and only.")
     (notice,) = await notices(ann)
     button = press_of(notice)
     await before.delivery.uncertain.handle_press(
@@ -124,11 +124,11 @@ async def test_a_press_survives_the_process_that_heard_it(
 
 
 async def test_an_edit_that_breaks_off_is_repeated_and_nothing_is_doubled(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    await lost(fake, bot, "The one and only.")
+    await lost(strict_api, bot, "The one and only.")
     (notice,) = await notices(ann)
-    await fake.fail("editMessageText", times=3, reset="after")
+    await strict_api.fail("editMessageText", times=3, reset="after")
     await press(bot, await bot.place(), notice)
     while not await bot.recover():
         pass
@@ -137,12 +137,12 @@ async def test_an_edit_that_breaks_off_is_repeated_and_nothing_is_doubled(
 
 
 async def test_what_is_in_the_middle_of_an_answer_comes_in_the_middle(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     answer = await bot.begin(await bot.place())
     await answer.commit(PARAGRAPHS)
     await answer.emit.close()
-    await fake.fail("sendMessage", times=1, match={"contains": "Paragraph 9:"}, reset="before")
+    await strict_api.fail("sendMessage", times=1, match={"contains": "Paragraph 9:"}, reset="before")
     assert await bot.recover() == 1
     assert "uncertain" in await bot.states(answer)
     (notice,) = await notices(ann)
@@ -154,13 +154,13 @@ async def test_what_is_in_the_middle_of_an_answer_comes_in_the_middle(
 
 
 async def test_several_lost_parts_share_one_notice_and_all_arrive(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     answer = await bot.begin(await bot.place())
     await answer.commit(PARAGRAPHS)
     await answer.emit.close()
-    await fake.fail("sendMessage", match={"contains": "Paragraph 0:"}, reset="before")
-    await fake.fail("sendMessage", match={"contains": "Paragraph 19"}, reset="before")
+    await strict_api.fail("sendMessage", match={"contains": "Paragraph 0:"}, reset="before")
+    await strict_api.fail("sendMessage", match={"contains": "Paragraph 19"}, reset="before")
     assert await bot.recover() == 1
     assert (await bot.states(answer)).count("uncertain") == 2
     (notice,) = await notices(ann)
@@ -170,9 +170,11 @@ async def test_several_lost_parts_share_one_notice_and_all_arrive(
     assert await bot.broken_invariants() == []
 
 
-async def test_a_lost_file_comes_for_its_notice(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+async def test_a_lost_file_comes_for_its_notice(
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
+) -> None:
     answer = await bot.begin(await bot.place())
-    await fake.fail("sendDocument", reset="before")
+    await strict_api.fail("sendDocument", reset="before")
     await answer.end(LONG * 4)
     assert await bot.states(answer) == ["delivered"] * MAX_PARTS + ["uncertain"]
     (notice,) = await notices(ann)
@@ -184,10 +186,10 @@ async def test_a_lost_file_comes_for_its_notice(fake: RunningBotApi, bot: BotPro
 
 
 async def test_uncertain_notice_is_repeated_up_to_a_limit(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     answer = await bot.begin(await bot.place())
-    await fake.fail("sendMessage", times=MOST_TRIES + 1, reset="before")
+    await strict_api.fail("sendMessage", times=MOST_TRIES + 1, reset="before")
     await answer.end("The one and only.")
     for tries in range(1, MOST_TRIES + 1):
         assert await state(bot) == ("due", 1, tries)
@@ -198,18 +200,18 @@ async def test_uncertain_notice_is_repeated_up_to_a_limit(
         assert await state(bot) == ("due", 1, tries), "not before its time"
         await bot.pool.execute(HURRY)
         await bot.tell()
-    assert len(await fake.calls("sendMessage")) == MOST_TRIES + 1
+    assert len(await strict_api.calls("sendMessage")) == MOST_TRIES + 1
     assert await texts(ann) == []
     assert await bot.broken_invariants() == []
 
 
 async def test_a_notice_of_unknown_fate_is_as_good_as_its_second(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     """Both are there: one becomes the answer, and the other goes."""
     answer = await bot.begin(await bot.place())
-    await fake.fail("sendMessage", reset="before")
-    await fake.fail("sendMessage", times=1, match={"contains": UNCERTAIN}, reset="after")
+    await strict_api.fail("sendMessage", reset="before")
+    await strict_api.fail("sendMessage", times=1, match={"contains": UNCERTAIN}, reset="after")
     await answer.end("The one and only.")
     await bot.pool.execute(HURRY)
     await bot.tell()
@@ -224,12 +226,12 @@ async def test_a_notice_of_unknown_fate_is_as_good_as_its_second(
 
 
 async def test_notice_in_flight_when_its_sender_died_is_repeated(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person, monkeypatch: pytest.MonkeyPatch
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = bots()
     with monkeypatch.context() as dying:
         dying.setattr(UncertainNotices, "_record_outcome", away)
-        await lost(fake, before, "The one and only.")
+        await lost(strict_api, before, "The one and only.")
     assert await state(before) == ("sending", 1, 1)
     await before.die()
     after = bots()
@@ -244,9 +246,9 @@ async def test_notice_in_flight_when_its_sender_died_is_repeated(
 
 @pytest.mark.parametrize("live", [True, False])
 async def test_successor_reports_uncertain_parts_before_later_answers(
-    fake: RunningBotApi, bots: Callable[[], BotProcess], ann: Person, *, live: bool
+    strict_api: RunningBotApi, bots: Callable[[], BotProcess], ann: Person, *, live: bool
 ) -> None:
-    await die_while_sending(bots(), fake, ann, "The one and only.")
+    await die_while_sending(bots(), strict_api, ann, "The one and only.")
     after = bots()
     assert await after.deliveries.recover_interrupted([BOT_ID]) == 1
     later = await after.begin(await after.place())
@@ -261,11 +263,11 @@ async def test_successor_reports_uncertain_parts_before_later_answers(
 
 
 async def test_what_became_of_a_notice_is_stored_when_postgres_is_back(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(bot.post.notices, "mark_shown", away)
-        await lost(fake, bot, "The one and only.")
+        await lost(strict_api, bot, "The one and only.")
     assert await state(bot) == ("sending", 1, 1)
     await bot.tell()
     assert await state(bot) == ("shown", 1, 1)
@@ -274,7 +276,7 @@ async def test_what_became_of_a_notice_is_stored_when_postgres_is_back(
 
 @pytest.mark.parametrize("pressed", [False, True])
 async def test_a_notice_stays_though_the_reply_that_it_is_stored_was_lost(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch, *, pressed: bool
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch, *, pressed: bool
 ) -> None:
     """It is stored twice then; meanwhile it may have become the answer."""
     stored = bot.post.notices.mark_shown
@@ -285,7 +287,7 @@ async def test_a_notice_stays_though_the_reply_that_it_is_stored_was_lost(
 
     with monkeypatch.context() as patch:
         patch.setattr(bot.post.notices, "mark_shown", reply_lost)
-        await lost(fake, bot, "The one and only.")
+        await lost(strict_api, bot, "The one and only.")
     assert await state(bot) == ("shown", 1, 1)
     (notice,) = await notices(ann)
     if pressed:
@@ -295,7 +297,7 @@ async def test_a_notice_stays_though_the_reply_that_it_is_stored_was_lost(
 
 
 async def test_a_notice_stays_when_the_next_round_comes_while_it_is_stored(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = bot.post.notices.mark_shown
 
@@ -304,16 +306,16 @@ async def test_a_notice_stays_when_the_next_round_comes_while_it_is_stored(
         return await stored(*told, **more)
 
     monkeypatch.setattr(bot.post.notices, "mark_shown", slow)
-    await lost(fake, bot, "The one and only.")
+    await lost(strict_api, bot, "The one and only.")
     assert await texts(ann) == [UNCERTAIN]
     assert await state(bot) == ("shown", 1, 1)
 
 
 async def test_uncertain_part_is_reported_as_soon_as_known(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = await bot.begin(await bot.place())
-    await fake.fail("sendMessage", reset="before")
+    await strict_api.fail("sendMessage", reset="before")
     with monkeypatch.context() as patch:
         patch.setattr(bot.deliveries, "give_up", away)
         await answer.end("The one and only.")
@@ -325,9 +327,9 @@ async def test_uncertain_part_is_reported_as_soon_as_known(
 
 @pytest.mark.parametrize("chosen", [False, True])
 async def test_who_quotes_an_answer_has_it(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, *, chosen: bool
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, *, chosen: bool
 ) -> None:
-    answer = await lost(fake, bot, "The **one** and only.", how="after")
+    answer = await lost(strict_api, bot, "The **one** and only.", how="after")
     shown = (await ann.screen()).answers[0]
     assert shown.text == "The one and only."
     quoted = QuotedMessage(author="bot", by_bot=True, text="one and" if chosen else shown.text, chosen=chosen)
@@ -339,8 +341,10 @@ async def test_who_quotes_an_answer_has_it(
     assert await bot.broken_invariants() == []
 
 
-async def test_who_quotes_something_else_has_not(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
-    answer = await lost(fake, bot, "The one and only.")
+async def test_who_quotes_something_else_has_not(
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
+) -> None:
+    answer = await lost(strict_api, bot, "The one and only.")
     (notice,) = await notices(ann)
     known = await bot.begin(await bot.place())
     await known.end("The one and only.")
@@ -354,10 +358,10 @@ async def test_who_quotes_something_else_has_not(fake: RunningBotApi, bot: BotPr
 
 
 async def test_who_presses_a_button_under_an_answer_has_it(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     bot.buttons = True
-    answer = await lost(fake, bot, "The one and only.", how="after")
+    answer = await lost(strict_api, bot, "The one and only.", how="after")
     shown = (await ann.screen()).answers[0]
     await bot.delivery.uncertain.handle_answer_press(await bot.place(), answer.turn, shown.message_id)
     await bot.tell()
@@ -367,11 +371,13 @@ async def test_who_presses_a_button_under_an_answer_has_it(
 
 @pytest.mark.parametrize("old", [False, True])
 async def test_when_an_operator_saw_it_the_notice_goes(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, *, old: bool
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, *, old: bool
 ) -> None:
-    answer = await lost(fake, bot, "The one and only.", how="after")
+    answer = await lost(strict_api, bot, "The one and only.", how="after")
     if old:
-        await fake.fail("deleteMessage", status=400, description="Bad Request: message can't be deleted")
+        await strict_api.fail(
+            "deleteMessage", status=400, description="Bad Request: message can't be deleted"
+        )
     await changed(bot, "arrived", answer)
     await bot.tell()
     assert await texts(ann) == ["The one and only.", *(["It has arrived."] if old else [])]
@@ -379,11 +385,11 @@ async def test_when_an_operator_saw_it_the_notice_goes(
 
 
 async def test_answer_lost_again_gets_a_new_notice_and_button(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
-    answer = await lost(fake, bot, "The one and only.")
+    answer = await lost(strict_api, bot, "The one and only.")
     (first,) = await notices(ann)
-    await fake.fail("sendMessage", times=1, match={"contains": "The one and only."}, reset="before")
+    await strict_api.fail("sendMessage", times=1, match={"contains": "The one and only."}, reset="before")
     place = await bot.place()
     await press(bot, place, first, accessible=False)
     assert await bot.states(answer) == ["uncertain"]
@@ -395,8 +401,8 @@ async def test_answer_lost_again_gets_a_new_notice_and_button(
     assert await bot.broken_invariants() == []
 
 
-async def test_a_forged_press_brings_nothing(fake: RunningBotApi, bot: BotProcess, ann: Person) -> None:
-    answer = await lost(fake, bot, "The one and only.")
+async def test_a_forged_press_brings_nothing(strict_api: RunningBotApi, bot: BotProcess, ann: Person) -> None:
+    answer = await lost(strict_api, bot, "The one and only.")
     (notice,) = await notices(ann)
     button = press_of(notice)
     elsewhere = await bot.place(43)
@@ -413,10 +419,10 @@ async def test_a_forged_press_brings_nothing(fake: RunningBotApi, bot: BotProces
 
 
 async def test_a_press_while_postgres_is_away_is_heard_again(
-    fake: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The update stays in the inbox until this returns."""
-    await lost(fake, bot, "The one and only.")
+    await lost(strict_api, bot, "The one and only.")
     (notice,) = await notices(ann)
     with monkeypatch.context() as patch:
         patch.setattr(bot.post.notices, "press", away)
@@ -427,11 +433,11 @@ async def test_a_press_while_postgres_is_away_is_heard_again(
 
 
 async def test_person_who_blocked_the_bot_is_notified_after_return(
-    fake: RunningBotApi, bot: BotProcess, ann: Person
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
     answer = await bot.begin(await bot.place())
-    await fake.fail("sendMessage", reset="before")
-    await fake.fail("sendMessage", status=403, description="Forbidden: bot was blocked by the user")
+    await strict_api.fail("sendMessage", reset="before")
+    await strict_api.fail("sendMessage", status=403, description="Forbidden: bot was blocked by the user")
     await answer.end("The one and only.")
     await bot.pool.execute(HURRY)
     await bot.tell()

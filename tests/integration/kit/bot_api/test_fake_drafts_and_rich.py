@@ -24,18 +24,18 @@ from tests.kit.fakes.bot_api import Person, RunningBotApi
 
 
 async def test_a_draft_is_shown_for_thirty_seconds_or_until_the_message(
-    fake: RunningBotApi, bot: Bot, ann: Person
+    bot_api: RunningBotApi, aiobot: Bot, ann: Person
 ) -> None:
-    await bot.send_message_draft(42, draft_id=7, text="", can_stop=True)
-    await bot.send_message_draft(42, draft_id=7, text="Once upon", can_stop=True)
+    await aiobot.send_message_draft(42, draft_id=7, text="", can_stop=True)
+    await aiobot.send_message_draft(42, draft_id=7, text="Once upon", can_stop=True)
     assert [draft["text"] for draft in (await ann.screen()).drafts] == ["Once upon"]
-    await bot.send_message(42, "Once upon a time")
+    await aiobot.send_message(42, "Once upon a time")
     seen = await ann.screen()
     assert (seen.drafts, seen.notifications) == ([], 1)
-    await bot.send_message_draft(42, draft_id=8, text="forgotten")
-    await fake.advance_clock(29)
+    await aiobot.send_message_draft(42, draft_id=8, text="forgotten")
+    await bot_api.advance_clock(29)
     assert len((await ann.screen()).drafts) == 1
-    await fake.advance_clock(2)
+    await bot_api.advance_clock(2)
     assert (await ann.screen()).drafts == []
     assert [view.get("reason") for view in await ann.views() if view["kind"] == "draft_gone"] == [
         "message",
@@ -43,27 +43,27 @@ async def test_a_draft_is_shown_for_thirty_seconds_or_until_the_message(
     ]
 
 
-async def test_the_stop_button_of_a_draft_tells_the_bot(bot: Bot, ann: Person) -> None:
-    await bot.send_message_draft(42, draft_id=7, text="Once", can_stop=True, keep_on_stop=True)
+async def test_the_stop_button_of_a_draft_tells_the_bot(aiobot: Bot, ann: Person) -> None:
+    await aiobot.send_message_draft(42, draft_id=7, text="Once", can_stop=True, keep_on_stop=True)
     await ann.stop_draft()
-    stopped = (await bot.get_updates(timeout=1))[-1].stopped_message_generation
+    stopped = (await aiobot.get_updates(timeout=1))[-1].stopped_message_generation
     assert stopped is not None
     assert (stopped.draft_id, stopped.chat.id) == (7, 42)
     assert len((await ann.screen()).drafts) == 1
-    await bot.send_message_draft(42, draft_id=9, text="Twice", can_stop=True)
+    await aiobot.send_message_draft(42, draft_id=9, text="Twice", can_stop=True)
     await ann.stop_draft()
     assert (await ann.screen()).drafts == []
 
 
 async def test_a_draft_is_for_private_chats_and_has_a_number(
-    fake: RunningBotApi, bot: Bot, ann: Person
+    bot_api: RunningBotApi, aiobot: Bot, ann: Person
 ) -> None:
-    group = await fake.group("Team", ann)
+    group = await bot_api.group("Team", ann)
     with pytest.raises(TelegramBadRequest, match="only to private chats"):
-        await bot.send_message_draft(group.id, draft_id=1, text="x")
+        await aiobot.send_message_draft(group.id, draft_id=1, text="x")
     with pytest.raises(TelegramBadRequest, match="draft_id must be non-zero"):
-        await bot.send_message_draft(42, draft_id=0, text="x")
-    assert len(await fake.violations()) == 2
+        await aiobot.send_message_draft(42, draft_id=0, text="x")
+    assert len(await bot_api.violations()) == 2
 
 
 def rich(*blocks: object) -> InputRichMessage:
@@ -71,7 +71,7 @@ def rich(*blocks: object) -> InputRichMessage:
 
 
 async def test_a_rich_message_of_typed_blocks_is_taken_edited_and_drafted(
-    fake: RunningBotApi, bot: Bot, ann: Person
+    bot_api: RunningBotApi, aiobot: Bot, ann: Person
 ) -> None:
     cells = [[RichBlockTableCell(text=word, align="left", valign="top") for word in ("a", "b")]] * 2
     item = InputRichBlockListItem(blocks=[InputRichBlockParagraph(text="milk")], has_checkbox=True)
@@ -81,13 +81,13 @@ async def test_a_rich_message_of_typed_blocks_is_taken_edited_and_drafted(
         InputRichBlockList(items=[item]),
         InputRichBlockDetails(summary="more", blocks=[InputRichBlockParagraph(text=RichTextBold(text="x"))]),
     )
-    await bot.send_rich_message_draft(42, draft_id=5, rich_message=rich(InputRichBlockThinking(text="hm")))
-    sent = await bot.send_rich_message(42, rich_message=message)
+    await aiobot.send_rich_message_draft(42, draft_id=5, rich_message=rich(InputRichBlockThinking(text="hm")))
+    sent = await aiobot.send_rich_message(42, rich_message=message)
     assert (await ann.screen()).texts == ["Plan\na | b\na | b\nmilk\nmore\nx"]
     shorter = rich(InputRichBlockParagraph(text="done"))
-    await bot.edit_message_text(chat_id=42, message_id=sent.message_id, rich_message=shorter)
+    await aiobot.edit_message_text(chat_id=42, message_id=sent.message_id, rich_message=shorter)
     assert (await ann.screen()).texts == ["done"]
-    assert not await fake.violations()
+    assert not await bot_api.violations()
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ async def test_a_rich_message_of_typed_blocks_is_taken_edited_and_drafted(
     ],
 )
 async def test_rich_messages_have_limits(
-    bot: Bot, ann: Person, message: InputRichMessage, words: str
+    aiobot: Bot, ann: Person, message: InputRichMessage, words: str
 ) -> None:
     with pytest.raises(TelegramBadRequest, match=words):
-        await bot.send_rich_message(42, rich_message=message)
+        await aiobot.send_rich_message(42, rich_message=message)

@@ -21,9 +21,9 @@ async def heard(call: RawCall, **params: Any) -> list[Json]:
 
 
 async def test_a_long_paste_arrives_in_parts_that_join_to_the_text(
-    fake: RunningBotApi, call: RawCall
+    bot_api: RunningBotApi, call: RawCall
 ) -> None:
-    ann = await fake.person(42)
+    ann = await bot_api.person(42)
     text = "".join(f"{number}😀," for number in range(2_000))
     sent = await ann.paste(text)
     messages = await heard(call)
@@ -34,8 +34,8 @@ async def test_a_long_paste_arrives_in_parts_that_join_to_the_text(
         await ann.say(text)
 
 
-async def test_commands_mentions_and_links_are_found_in_utf16(fake: RunningBotApi, call: RawCall) -> None:
-    ann = await fake.person(42)
+async def test_commands_mentions_and_links_are_found_in_utf16(bot_api: RunningBotApi, call: RawCall) -> None:
+    ann = await bot_api.person(42)
     await ann.say("😀 /help@evertalk_test_bot @someone https://example.org/a and 1/2")
     (message,) = await heard(call)
     assert [(one["type"], one["offset"], one["length"]) for one in message["entities"]] == [
@@ -45,8 +45,8 @@ async def test_commands_mentions_and_links_are_found_in_utf16(fake: RunningBotAp
     ]
 
 
-async def test_a_forward_follows_its_comment(fake: RunningBotApi, call: RawCall) -> None:
-    ann = await fake.person(42)
+async def test_a_forward_follows_its_comment(bot_api: RunningBotApi, call: RawCall) -> None:
+    ann = await bot_api.person(42)
     await ann.forward("their words", comment="what does it mean?", from_name="Bob")
     comment, forwarded = await heard(call)
     assert comment["text"] == "what does it mean?"
@@ -54,27 +54,27 @@ async def test_a_forward_follows_its_comment(fake: RunningBotApi, call: RawCall)
 
 
 async def test_album_parts_share_a_group_and_arrive_one_by_one(
-    fake: RunningBotApi, bot: Bot, call: RawCall
+    bot_api: RunningBotApi, aiobot: Bot, call: RawCall
 ) -> None:
-    ann = await fake.person(42)
+    ann = await bot_api.person(42)
     await ann.album(3, gap=0.02, caption="holiday")
-    updates = await bot.get_updates(timeout=1)
+    updates = await aiobot.get_updates(timeout=1)
     messages = [update.message for update in updates if update.message]
     assert len({message.media_group_id for message in messages}) == 1
     assert [message.caption for message in messages] == ["holiday", None, None]
 
 
 async def test_replies_quotes_edits_voices_and_other_content(
-    fake: RunningBotApi, bot: Bot, ann: Person
+    bot_api: RunningBotApi, aiobot: Bot, ann: Person
 ) -> None:
-    sent = await bot.send_message(42, "The answer is 42.")
+    sent = await aiobot.send_message(42, "The answer is 42.")
     reply = await ann.say("why?", reply_to=sent.message_id, quote="42")
     await ann.edit(reply.message_id, "why exactly?")
     await ann.send_voice()
     await ann.send_photo(caption="see")
     await ann.send_content({"location": {"latitude": 1.0, "longitude": 2.0}})
     await ann.pin(sent.message_id)
-    updates = (await bot.get_updates(timeout=1))[1:]
+    updates = (await aiobot.get_updates(timeout=1))[1:]
     first, edited, voice, photo, place, pin = updates
     assert first.message is not None
     assert first.message.quote is not None
@@ -94,12 +94,12 @@ async def test_replies_quotes_edits_voices_and_other_content(
 
 
 async def test_in_groups_a_private_bot_hears_only_what_is_meant_for_it(
-    fake: RunningBotApi, bot: Bot, call: RawCall, ann: Person
+    bot_api: RunningBotApi, aiobot: Bot, call: RawCall, ann: Person
 ) -> None:
-    await bot.get_updates(offset=-1)
-    bob = await fake.person(43)
-    group = await fake.group("Team", ann, members=(bob,))
-    said = await bot.send_message(group.id, "I am here")
+    await aiobot.get_updates(offset=-1)
+    bob = await bot_api.person(43)
+    group = await bot_api.group("Team", ann, members=(bob,))
+    said = await aiobot.send_message(group.id, "I am here")
     silent = await ann.say("just us", chat=group.id)
     assert list(silent.updates) == []
     await bob.say("/help", chat=group.id)
@@ -108,8 +108,8 @@ async def test_in_groups_a_private_bot_hears_only_what_is_meant_for_it(
     await ann.say("you?", chat=group.id, reply_to=said.message_id)
     texts = [message["text"] for message in await heard(call, offset=2) if "text" in message]
     assert texts == ["hello", "/help", "hey @Evertalk_Test_Bot", "you?"]
-    await fake.change_bot(privacy=False)
-    assert list((await ann.say("now?", chat=group.id)).updates) == [bot.id]
+    await bot_api.change_bot(privacy=False)
+    assert list((await ann.say("now?", chat=group.id)).updates) == [aiobot.id]
     await group.leave(bob)
     with pytest.raises(Refused, match="no member"):
         await bob.say("still here?", chat=group.id)
@@ -117,28 +117,28 @@ async def test_in_groups_a_private_bot_hears_only_what_is_meant_for_it(
     await bob.say("back", chat=group.id)
 
 
-async def test_two_bots_have_their_own_chats_updates_and_files(fake: RunningBotApi, ann: Person) -> None:
-    number = await fake.add_bot(OTHER, username="other_bot")
-    same = await fake.person(42, bot=number)
+async def test_two_bots_have_their_own_chats_updates_and_files(bot_api: RunningBotApi, ann: Person) -> None:
+    number = await bot_api.add_bot(OTHER, username="other_bot")
+    same = await bot_api.person(42, bot=number)
     await same.say("hello other")
-    other = aiogram_bot(fake, OTHER)
+    other = aiogram_bot(bot_api, OTHER)
     (update,) = await other.get_updates(timeout=1)
     assert update.message is not None
     assert update.message.text == "hello other"
     await other.send_message(42, "hello from the other")
     assert (await same.screen()).texts == ["hello from the other"]
     assert (await ann.screen()).texts == []
-    assert [call["bot"] for call in await fake.calls("sendMessage")] == [number]
+    assert [call["bot"] for call in await bot_api.calls("sendMessage")] == [number]
     await other.session.close()
 
 
-async def test_waiting_for_what_never_comes_shows_the_screen(bot: Bot, ann: Person) -> None:
-    await bot.send_message(42, "something else")
+async def test_waiting_for_what_never_comes_shows_the_screen(aiobot: Bot, ann: Person) -> None:
+    await aiobot.send_message(42, "something else")
     with pytest.raises(NotSeen, match="bot: something else"):
         await ann.sees("the answer", within=0.2)
     waiting = asyncio.create_task(ann.sees("the answer"))
     await asyncio.sleep(0.05)
-    await bot.send_message(42, "here is the answer")
+    await aiobot.send_message(42, "here is the answer")
     assert (await waiting).texts[-1] == "here is the answer"
 
 
@@ -152,10 +152,10 @@ async def test_who_is_deactivated_or_blocks_cannot_be_reached_or_write(call: Raw
     assert (status, answer["description"]) == (403, "Forbidden: user is deactivated")
 
 
-async def test_many_updates_are_no_burden(fake: RunningBotApi, call: RawCall) -> None:
-    people = [await fake.person(100 + number) for number in range(20)]
+async def test_many_updates_are_no_burden(bot_api: RunningBotApi, call: RawCall) -> None:
+    people = [await bot_api.person(100 + number) for number in range(20)]
     wishes = [{"person": person.id, "text": f"{number}"} for number in range(50) for person in people]
-    await fake.act("say_many", {"all": wishes})
+    await bot_api.act("say_many", {"all": wishes})
     seen: dict[int, list[str]] = {person.id: [] for person in people}
     offset = 0
     for _ in range(11):

@@ -31,14 +31,14 @@ async def arrived(fake: RunningBotApi, *, polls: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_dispatcher_polls_answers_and_confirms(fake: RunningBotApi, ann: Person) -> None:
+async def test_a_dispatcher_polls_answers_and_confirms(bot_api: RunningBotApi, ann: Person) -> None:
     dispatcher = Dispatcher(disable_fsm=True)
 
     @dispatcher.message()
     async def echo(message: Message) -> None:
         await message.answer(f"echo {message.text}")
 
-    bot = aiogram_bot(fake)
+    bot = aiogram_bot(bot_api)
     polling = asyncio.create_task(
         dispatcher.start_polling(bot, polling_timeout=5, handle_signals=False, handle_as_tasks=False)
     )
@@ -50,7 +50,7 @@ async def test_a_dispatcher_polls_answers_and_confirms(fake: RunningBotApi, ann:
     finally:
         await dispatcher.stop_polling()
         await asyncio.wait([polling], timeout=10)
-    assert not await fake.violations()
+    assert not await bot_api.violations()
 
 
 async def test_updates_stay_until_a_higher_offset_confirms_them(call: RawCall, ann: Person) -> None:
@@ -77,47 +77,47 @@ async def test_a_long_poll_ends_with_the_first_update(call: RawCall, ann: Person
 
 
 async def test_a_long_poll_waits_no_longer_than_it_asked(
-    fake: RunningBotApi, call: RawCall, ann: Person
+    bot_api: RunningBotApi, call: RawCall, ann: Person
 ) -> None:
     (first,) = await polled(call)
     waiting = asyncio.create_task(polled(call, offset=first["update_id"] + 1, timeout=500))
-    await arrived(fake, polls=2)
-    await fake.advance_clock(49)
+    await arrived(bot_api, polls=2)
+    await bot_api.advance_clock(49)
     await asyncio.sleep(0.1)
     assert not waiting.done()
-    await fake.advance_clock(1.5)
+    await bot_api.advance_clock(1.5)
     assert await asyncio.wait_for(waiting, 30) == []
 
 
 async def test_second_poller_ends_the_first_and_repeats_come_late(
-    fake: RunningBotApi, call: RawCall, ann: Person
+    bot_api: RunningBotApi, call: RawCall, ann: Person
 ) -> None:
-    bot = aiogram_bot(fake)
+    bot = aiogram_bot(bot_api)
     (first,) = await polled(call)
     offset = first["update_id"] + 1
     losing = asyncio.create_task(bot.get_updates(offset=offset, timeout=15))
-    await arrived(fake, polls=2)
+    await arrived(bot_api, polls=2)
     second = asyncio.create_task(call("getUpdates", offset=offset, timeout=15))
     with pytest.raises(TelegramConflictError, match=OTHER_POLLER):
         await asyncio.wait_for(losing, 30)
     third = asyncio.create_task(call("getUpdates", offset=offset, timeout=15))
-    await arrived(fake, polls=4)
+    await arrived(bot_api, polls=4)
     assert not second.done()
-    await fake.advance_clock(3)
+    await bot_api.advance_clock(3)
     assert (await asyncio.wait_for(second, 30))[0] == 409
     await ann.say("end")
     assert (await asyncio.wait_for(third, 30))[0] == 200
     await bot.session.close()
 
 
-async def test_a_webhook_excludes_polling(fake: RunningBotApi, call: RawCall, ann: Person) -> None:
+async def test_a_webhook_excludes_polling(bot_api: RunningBotApi, call: RawCall, ann: Person) -> None:
     (first,) = await polled(call)
     waiting = asyncio.create_task(call("getUpdates", offset=first["update_id"] + 1, timeout=15))
-    await arrived(fake, polls=2)
+    await arrived(bot_api, polls=2)
     await call("setWebhook", url=NOWHERE)
     status, answer = await asyncio.wait_for(waiting, 30)
     assert (status, answer["description"]) == (409, f"Conflict: {WEBHOOK_SET}")
-    await fake.advance_clock(4)
+    await bot_api.advance_clock(4)
     status, answer = await call("getUpdates")
     assert (status, answer["description"]) == (409, f"Conflict: {WEBHOOK_ACTIVE}")
     await call("deleteWebhook")
@@ -125,15 +125,15 @@ async def test_a_webhook_excludes_polling(fake: RunningBotApi, call: RawCall, an
 
 
 async def test_messages_expire_after_a_day_and_presses_after_150_seconds(
-    fake: RunningBotApi, bot: Bot, call: RawCall, ann: Person
+    bot_api: RunningBotApi, aiobot: Bot, call: RawCall, ann: Person
 ) -> None:
-    sent = await bot.send_message(42, "hi")
+    sent = await aiobot.send_message(42, "hi")
     await ann.forge_tap(sent.message_id, "x" * 200)
-    assert (await fake.bot())["pending"] == 2
-    await fake.advance_clock(151)
+    assert (await bot_api.bot())["pending"] == 2
+    await bot_api.advance_clock(151)
     assert [list(update)[1] for update in await polled(call)] == ["message"]
-    await fake.advance_clock(24 * 3600)
-    assert (await fake.bot())["pending"] == 0
+    await bot_api.advance_clock(24 * 3600)
+    assert (await bot_api.bot())["pending"] == 0
 
 
 async def test_only_kinds_that_were_asked_for_come_and_the_wish_is_remembered(
@@ -150,10 +150,10 @@ async def test_only_kinds_that_were_asked_for_come_and_the_wish_is_remembered(
 
 
 async def test_an_update_can_come_again_although_it_was_confirmed(
-    fake: RunningBotApi, call: RawCall, ann: Person
+    bot_api: RunningBotApi, call: RawCall, ann: Person
 ) -> None:
     (first,) = await polled(call)
-    await fake.duplicate_updates(1, repeats=2)
+    await bot_api.duplicate_updates(1, repeats=2)
     await ann.say("twice")
     (update,) = await polled(call, offset=first["update_id"] + 1)
     behind = update["update_id"] + 1
@@ -163,14 +163,14 @@ async def test_an_update_can_come_again_although_it_was_confirmed(
     assert [found["message"]["text"] for found in await polled(call, offset=behind)] == ["once"]
 
 
-async def test_updates_can_come_in_reverse(fake: RunningBotApi, call: RawCall, ann: Person) -> None:
-    await fake.reorder_updates(3)
+async def test_updates_can_come_in_reverse(bot_api: RunningBotApi, call: RawCall, ann: Person) -> None:
+    await bot_api.reorder_updates(3)
     for word in ("one", "two", "three"):
         await ann.say(word)
     words = [update["message"]["text"] for update in await polled(call)]
     assert words == ["hello", "three", "two", "one"]
 
 
-async def test_an_update_of_any_shape_can_be_pushed(fake: RunningBotApi, call: RawCall) -> None:
-    number = await fake.push_update({"update_id": 5_000_000_000, "moon_phase": {"full": True}})
+async def test_an_update_of_any_shape_can_be_pushed(bot_api: RunningBotApi, call: RawCall) -> None:
+    number = await bot_api.push_update({"update_id": 5_000_000_000, "moon_phase": {"full": True}})
     assert await polled(call) == [{"update_id": number, "moon_phase": {"full": True}}]

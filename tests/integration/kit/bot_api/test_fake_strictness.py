@@ -20,24 +20,24 @@ async def refused(call: RawCall, method: str, /, **params: Any) -> str:
     return str(answer["description"])
 
 
-async def test_unknown_method_is_not_found(fake: RunningBotApi, call: RawCall) -> None:
+async def test_unknown_method_is_not_found(bot_api: RunningBotApi, call: RawCall) -> None:
     status, answer = await call("sendTelepathy")
     assert (status, answer["description"]) == (404, "Not Found: method not found")
-    assert [found["method"] for found in await fake.violations()] == ["sendTelepathy"]
+    assert [found["method"] for found in await bot_api.violations()] == ["sendTelepathy"]
 
 
-async def test_unknown_token_is_unauthorized(fake: RunningBotApi, call: RawCall) -> None:
+async def test_unknown_token_is_unauthorized(bot_api: RunningBotApi, call: RawCall) -> None:
     status, answer = await call("getMe", token="1:nobody")
     assert (status, answer["description"]) == (401, "Unauthorized")
-    await fake.change_bot(revoked=True)
+    await bot_api.change_bot(revoked=True)
     assert (await call("getMe"))[0] == 401
 
 
 @pytest.mark.parametrize("verb", ["GET", "POST", "PUT"])
 async def test_verbs_spellings_and_encodings_do_not_matter(
-    fake: RunningBotApi, http: aiohttp.ClientSession, ann: Person, verb: str
+    bot_api: RunningBotApi, http: aiohttp.ClientSession, ann: Person, verb: str
 ) -> None:
-    url = f"{fake.base_url}/bot{TOKEN}/SENDmessage"
+    url = f"{bot_api.base_url}/bot{TOKEN}/SENDmessage"
     form = aiohttp.FormData({"chat_id": "42", "text": f"form {verb}"})
     async with http.request(verb, url, params={"chat_id": "42", "text": f"query {verb}"}) as response:
         assert response.status == 200
@@ -47,11 +47,11 @@ async def test_verbs_spellings_and_encodings_do_not_matter(
 
 
 async def test_a_parameter_that_the_method_does_not_have_is_a_violation(
-    fake: RunningBotApi, call: RawCall, ann: Person
+    bot_api: RunningBotApi, call: RawCall, ann: Person
 ) -> None:
     words = await refused(call, "sendMessage", chat_id=42, text="hi", colour="red")
     assert words == "Bad Request: [strict] sendMessage has no parameter 'colour'"
-    assert (await fake.violations())[0]["params"]["text"] == "hi"
+    assert (await bot_api.violations())[0]["params"]["text"] == "hi"
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ def bold(offset: int, length: int, kind: str = "bold") -> Json:
     ],
 )
 async def test_entities_that_telegram_would_mend_silently_are_violations(
-    fake: RunningBotApi, call: RawCall, ann: Person, text: str, entities: list[Json], words: str
+    bot_api: RunningBotApi, call: RawCall, ann: Person, text: str, entities: list[Json], words: str
 ) -> None:
     assert words in await refused(call, "sendMessage", chat_id=42, text=text, entities=entities)
-    assert len(await fake.violations()) == 1
+    assert len(await bot_api.violations()) == 1
 
 
 async def test_well_nested_entities_are_kept_and_white_space_is_trimmed(call: RawCall, ann: Person) -> None:
@@ -143,7 +143,7 @@ async def test_bad_buttons_are_refused(call: RawCall, ann: Person, button: Json,
 
 
 async def test_an_edit_that_changes_nothing_is_refused_but_no_violation(
-    fake: RunningBotApi, call: RawCall, ann: Person
+    bot_api: RunningBotApi, call: RawCall, ann: Person
 ) -> None:
     _, answer = await call("sendMessage", chat_id=42, text="hi", reply_markup=BUTTON)
     edit: Json = {"chat_id": 42, "message_id": answer["result"]["message_id"]}
@@ -151,7 +151,7 @@ async def test_an_edit_that_changes_nothing_is_refused_but_no_violation(
     assert words == f"Bad Request: {NOT_MODIFIED}"
     assert NOT_MODIFIED in await refused(call, "editMessageReplyMarkup", **edit, reply_markup=BUTTON)
     assert (await call("editMessageText", **edit, text="hi"))[0] == 200
-    assert not await fake.violations()
+    assert not await bot_api.violations()
 
 
 async def test_only_own_messages_that_are_there_can_be_edited(call: RawCall, ann: Person) -> None:
@@ -165,14 +165,14 @@ async def test_only_own_messages_that_are_there_can_be_edited(call: RawCall, ann
 
 
 async def test_a_pressed_button_is_answered_once_and_soon(
-    fake: RunningBotApi, call: RawCall, ann: Person
+    bot_api: RunningBotApi, call: RawCall, ann: Person
 ) -> None:
     await call("sendMessage", chat_id=42, text="hi", reply_markup=BUTTON)
     first, second = await ann.tap("Stop"), await ann.tap("Stop")
     answer = {"callback_query_id": first["query"], "text": "Stopped"}
     assert (await call("answerCallbackQuery", **answer))[0] == 200
     assert await refused(call, "answerCallbackQuery", **answer) == f"Bad Request: {QUERY_TOO_OLD}"
-    await fake.advance_clock(151)
+    await bot_api.advance_clock(151)
     words = await refused(call, "answerCallbackQuery", callback_query_id=second["query"])
     assert words == f"Bad Request: {QUERY_TOO_OLD}"
     assert [toast["text"] for toast in (await ann.screen()).toasts] == ["Stopped"]
@@ -192,7 +192,7 @@ async def test_commands_and_reactions_keep_to_their_forms(call: RawCall, ann: Pe
 
 
 async def test_parse_mode_is_parsed_by_telegrams_own_parser_or_refused(
-    fake: RunningBotApi, call: RawCall, ann: Person
+    bot_api: RunningBotApi, call: RawCall, ann: Person
 ) -> None:
     status, answer = await call("sendMessage", chat_id=42, text="<b>hi</b>", parse_mode="HTML")
     if status == 200:
@@ -201,16 +201,16 @@ async def test_parse_mode_is_parsed_by_telegrams_own_parser_or_refused(
             call, "sendMessage", chat_id=42, text="<b>hi", parse_mode="HTML"
         )
     else:
-        assert len(await fake.violations()) == 1
+        assert len(await bot_api.violations()) == 1
 
 
 async def test_garbage_instead_of_json_is_a_bad_request(
-    fake: RunningBotApi, http: aiohttp.ClientSession
+    bot_api: RunningBotApi, http: aiohttp.ClientSession
 ) -> None:
-    url = f"{fake.base_url}/bot{TOKEN}/sendMessage"
+    url = f"{bot_api.base_url}/bot{TOKEN}/sendMessage"
     headers = {"Content-Type": "application/json"}
     for raw in (b"{", b"[1]", b'"x"'):
         async with http.post(url, data=raw, headers=headers) as response:
             assert response.status == 400
-    async with http.get(f"{fake.base_url}/elsewhere") as response:
+    async with http.get(f"{bot_api.base_url}/elsewhere") as response:
         assert response.status == 404

@@ -71,7 +71,7 @@ async def posted(fake: RunningBotApi, counts: dict[str, int]) -> None:
 
 
 @pytest.fixture
-async def hook(fake: RunningBotApi, call: RawCall) -> AsyncIterator[Hook]:
+async def hook(bot_api: RunningBotApi, call: RawCall) -> AsyncIterator[Hook]:
     made = Hook()
     app = web.Application()
     app.router.add_post("/hook", made.take)
@@ -81,25 +81,25 @@ async def hook(fake: RunningBotApi, call: RawCall) -> AsyncIterator[Hook]:
     await runner.cleanup()
 
 
-async def test_updates_are_posted_with_the_secret(hook: Hook, bot: Bot, ann: Person) -> None:
-    await bot.set_webhook(hook.url, secret_token=SECRET, max_connections=10)
+async def test_updates_are_posted_with_the_secret(hook: Hook, aiobot: Bot, ann: Person) -> None:
+    await aiobot.set_webhook(hook.url, secret_token=SECRET, max_connections=10)
     await ann.say("two")
     await hook.got(2)
     assert hook.texts == ["hello", "two"]
     assert hook.secrets == [SECRET, SECRET]
-    info = await bot.get_webhook_info()
+    info = await aiobot.get_webhook_info()
     assert (info.url, info.max_connections, info.last_error_message) == (hook.url, 10, None)
 
 
 async def test_a_chat_waits_for_its_last_update_but_other_chats_do_not(
-    fake: RunningBotApi, hook: Hook, bot: Bot, ann: Person
+    bot_api: RunningBotApi, hook: Hook, aiobot: Bot, ann: Person
 ) -> None:
-    bob = await fake.person(43)
+    bob = await bot_api.person(43)
     released = hook.hold["slow"] = asyncio.Event()
-    await bot.set_webhook(hook.url)
+    await aiobot.set_webhook(hook.url)
     await hook.got(1)
     markup = InlineKeyboardMarkup(inline_keyboard=[[InlineKeyboardButton(text="Go", callback_data="go")]])
-    await bot.send_message(42, "press", reply_markup=markup)
+    await aiobot.send_message(42, "press", reply_markup=markup)
     await ann.say("slow")
     await hook.got(2)
     await ann.say("behind")
@@ -114,96 +114,98 @@ async def test_a_chat_waits_for_its_last_update_but_other_chats_do_not(
 
 
 async def test_failures_are_repeated_at_once_then_after_2_4_8_seconds(
-    fake: RunningBotApi, hook: Hook, bot: Bot, ann: Person
+    bot_api: RunningBotApi, hook: Hook, aiobot: Bot, ann: Person
 ) -> None:
-    await fake.set_speed(20)
+    await bot_api.set_speed(20)
     statuses = iter([500, 403, 301, 500])
     hook.answer = lambda _: web.Response(status=next(statuses, 200))
-    await bot.set_webhook(hook.url)
+    await aiobot.set_webhook(hook.url)
     await hook.got(5)
     waits = [20 * (later - earlier) for earlier, later in zip(hook.moments, hook.moments[1:], strict=False)]
     for wait, least in zip(waits, (0, 2, 4, 8), strict=True):
         assert wait >= least
-    info = await bot.get_webhook_info()
+    info = await aiobot.get_webhook_info()
     assert info.last_error_message == "Wrong response from the webhook: 500 Internal Server Error"
-    await posted(fake, {"500": 2, "403": 1, "301": 1, "200": 1})
-    assert (await fake.bot())["pending"] == 0
+    await posted(bot_api, {"500": 2, "403": 1, "301": 1, "200": 1})
+    assert (await bot_api.bot())["pending"] == 0
 
 
-async def test_a_busy_bot_may_ask_for_time(fake: RunningBotApi, hook: Hook, bot: Bot, ann: Person) -> None:
+async def test_a_busy_bot_may_ask_for_time(
+    bot_api: RunningBotApi, hook: Hook, aiobot: Bot, ann: Person
+) -> None:
     hook.answer = lambda _: web.Response(status=503, headers={"Retry-After": "500"})
-    await bot.set_webhook(hook.url)
-    await posted(fake, {"503": 1})
-    await fake.advance_clock(490)
+    await aiobot.set_webhook(hook.url)
+    await posted(bot_api, {"503": 1})
+    await bot_api.advance_clock(490)
     await asyncio.sleep(0.1)
     assert len(hook.updates) == 1
     hook.answer = lambda _: web.Response()
-    await fake.advance_clock(11)
+    await bot_api.advance_clock(11)
     await hook.got(2)
     assert hook.texts == ["hello", "hello"]
 
 
 async def test_a_bot_that_is_away_gets_all_when_it_is_back(
-    fake: RunningBotApi, hook: Hook, bot: Bot, ann: Person
+    bot_api: RunningBotApi, hook: Hook, aiobot: Bot, ann: Person
 ) -> None:
-    await bot.set_webhook("http://127.0.0.1:9/hook")
+    await aiobot.set_webhook("http://127.0.0.1:9/hook")
     await ann.say("two")
     async with asyncio.timeout(SECONDS):
-        while not (await fake.bot())["posts"]:
+        while not (await bot_api.bot())["posts"]:
             await asyncio.sleep(0.01)
-    info = await bot.get_webhook_info()
+    info = await aiobot.get_webhook_info()
     assert (info.pending_update_count, info.last_error_message) == (2, "Connection refused")
-    await fake.advance_clock(2)
-    await bot.set_webhook(hook.url)
+    await bot_api.advance_clock(2)
+    await aiobot.set_webhook(hook.url)
     await hook.got(2)
     assert hook.texts == ["hello", "two"]
 
 
 async def test_the_same_update_can_be_posted_twice_at_once_and_again(
-    fake: RunningBotApi, hook: Hook, bot: Bot
+    bot_api: RunningBotApi, hook: Hook, aiobot: Bot
 ) -> None:
-    await bot.set_webhook(hook.url)
-    await fake.duplicate_updates(1, repeats=1, copies=2)
-    ann = await fake.person(42)
+    await aiobot.set_webhook(hook.url)
+    await bot_api.duplicate_updates(1, repeats=1, copies=2)
+    ann = await bot_api.person(42)
     await ann.say("many")
     await hook.got(4)
     assert len({update["update_id"] for update in hook.updates}) == 1
 
 
-async def test_an_answer_may_be_a_call(fake: RunningBotApi, hook: Hook, bot: Bot, ann: Person) -> None:
+async def test_an_answer_may_be_a_call(bot_api: RunningBotApi, hook: Hook, aiobot: Bot, ann: Person) -> None:
     hook.answer = lambda _: web.json_response(
         {"method": "sendMessage", "chat_id": 42, "text": "in the answer"}
     )
-    await bot.set_webhook(hook.url)
+    await aiobot.set_webhook(hook.url)
     await ann.sees("in the answer")
-    assert (await fake.calls("sendMessage"))[0]["outcome"] == "in_webhook"
+    assert (await bot_api.calls("sendMessage"))[0]["outcome"] == "in_webhook"
 
 
 async def test_a_bad_call_in_the_answer_is_noted_and_stops_nothing(
-    fake: RunningBotApi, hook: Hook, bot: Bot, ann: Person
+    bot_api: RunningBotApi, hook: Hook, aiobot: Bot, ann: Person
 ) -> None:
     hook.answer = lambda _: web.json_response({"method": "sendMessage", "chat_id": 42})
-    await bot.set_webhook(hook.url)
+    await aiobot.set_webhook(hook.url)
     await ann.say("two")
-    await posted(fake, {"200": 2})
-    assert [found["problem"] for found in await fake.violations()] == [
+    await posted(bot_api, {"200": 2})
+    assert [found["problem"] for found in await bot_api.violations()] == [
         "Bad Request: message text is empty"
     ] * 2
 
 
-async def test_a_webhook_has_a_form(bot: Bot, hook: Hook) -> None:
+async def test_a_webhook_has_a_form(aiobot: Bot, hook: Hook) -> None:
     with pytest.raises(TelegramBadRequest, match="loopback addresses only"):
-        await bot.set_webhook("https://bot.example.org/hook")
+        await aiobot.set_webhook("https://bot.example.org/hook")
     with pytest.raises(TelegramBadRequest, match="unallowed characters"):
-        await bot.set_webhook(hook.url, secret_token="ä")
+        await aiobot.set_webhook(hook.url, secret_token="ä")
     with pytest.raises(TelegramBadRequest, match="max_connections"):
-        await bot.set_webhook(hook.url, max_connections=101)
+        await aiobot.set_webhook(hook.url, max_connections=101)
     with pytest.raises(TelegramBadRequest, match="no update of the kind"):
-        await bot.set_webhook(hook.url, allowed_updates=["moon_phase"])
+        await aiobot.set_webhook(hook.url, allowed_updates=["moon_phase"])
 
 
 async def test_aiograms_own_webhook_server_is_served(
-    fake: RunningBotApi, bot: Bot, call: RawCall, ann: Person
+    bot_api: RunningBotApi, aiobot: Bot, call: RawCall, ann: Person
 ) -> None:
     dispatcher = Dispatcher(disable_fsm=True)
 
@@ -212,14 +214,14 @@ async def test_aiograms_own_webhook_server_is_served(
         await message.answer(f"echo {message.text}")
 
     app = web.Application()
-    handler = SimpleRequestHandler(dispatcher, bot, handle_in_background=False, secret_token=SECRET)
+    handler = SimpleRequestHandler(dispatcher, aiobot, handle_in_background=False, secret_token=SECRET)
     app.router.add_post("/hook", handler.handle)
     runner, url = await serve(app)
     try:
-        await bot.set_webhook(url, secret_token=SECRET)
+        await aiobot.set_webhook(url, secret_token=SECRET)
         await ann.say("one")
         assert (await ann.sees("echo one")).texts == ["echo hello", "echo one"]
     finally:
         await call("deleteWebhook")
         await runner.cleanup()
-    assert not await fake.violations()
+    assert not await bot_api.violations()

@@ -83,7 +83,7 @@ class Inbox:
 
 
 @pytest.fixture
-async def inbox(pool: Pool) -> Inbox:
+async def desk(pool: Pool) -> Inbox:
     acting = []
     for name in ("anna", "ben"):
         operator_id = await pool.fetchval(
@@ -100,13 +100,13 @@ async def inbox(pool: Pool) -> Inbox:
     return Inbox(pool, anna, ben, PostgresInbox(pool))
 
 
-async def test_macro_on_several_reports_what_happened_to_each(inbox: Inbox) -> None:
-    ada, eve, unnamed, bens = [await inbox.waiting(name) for name in ("Ada", "Eve", "", "Kim")]
-    resolved, unknown = await inbox.waiting("Old"), uuid4()
-    await inbox.move(resolved, HandoverMove(action="resolve"), inbox.anna)
-    await inbox.move(bens, HandoverMove(action="take"), inbox.ben)
-    await inbox.save_macro("bye", labels=("Done",), reply="Bye {{name}}, {{operator}}.", resolve=True)
-    found = await inbox.run("bye", ada, unnamed, resolved, bens, unknown, eve, ada)
+async def test_macro_on_several_reports_what_happened_to_each(desk: Inbox) -> None:
+    ada, eve, unnamed, bens = [await desk.waiting(name) for name in ("Ada", "Eve", "", "Kim")]
+    resolved, unknown = await desk.waiting("Old"), uuid4()
+    await desk.move(resolved, HandoverMove(action="resolve"), desk.anna)
+    await desk.move(bens, HandoverMove(action="take"), desk.ben)
+    await desk.save_macro("bye", labels=("Done",), reply="Bye {{name}}, {{operator}}.", resolve=True)
+    found = await desk.run("bye", ada, unnamed, resolved, bens, unknown, eve, ada)
     assert {session: (one.outcome, one.error) for session, one in found.items()} == {
         ada: ("done", ""),
         eve: ("done", ""),
@@ -116,89 +116,89 @@ async def test_macro_on_several_reports_what_happened_to_each(inbox: Inbox) -> N
         unknown: ("refused", "not_found"),
     }
     assert "ben" in found[bens].reason
-    assert await inbox.replies() == ["Bye Ada, Anna.", "Bye Eve, Anna."]
-    assert await inbox.audited() == sorted([str(ada), str(eve)])
-    rows = await inbox.pool.fetch("SELECT labels FROM handovers WHERE ended_by = 'resolved'")
+    assert await desk.replies() == ["Bye Ada, Anna.", "Bye Eve, Anna."]
+    assert await desk.audited() == sorted([str(ada), str(eve)])
+    rows = await desk.pool.fetch("SELECT labels FROM handovers WHERE ended_by = 'resolved'")
     assert sorted(row["labels"] for row in rows) == [[], ["Done"], ["Done"]]
 
 
-async def test_repeated_run_on_several_sends_no_second_reply(inbox: Inbox) -> None:
-    sessions = [await inbox.waiting(f"Person {number}") for number in range(12)]
-    await inbox.save_macro("bye", reply="Bye.", resolve=True)
+async def test_repeated_run_on_several_sends_no_second_reply(desk: Inbox) -> None:
+    sessions = [await desk.waiting(f"Person {number}") for number in range(12)]
+    await desk.save_macro("bye", reply="Bye.", resolve=True)
     for _ in range(2):
-        found = await inbox.run("bye", *sessions)
+        found = await desk.run("bye", *sessions)
         assert [one.outcome for one in found.values()] == ["done"] * 12
-    assert await inbox.replies() == ["Bye."] * 12
-    assert len(await inbox.audited()) == 12
+    assert await desk.replies() == ["Bye."] * 12
+    assert len(await desk.audited()) == 12
 
 
 async def test_failed_storage_for_one_conversation_leaves_the_others_done(
-    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+    desk: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second, third = [await inbox.waiting() for _ in range(3)]
-    await inbox.save_macro("bye", labels=("Done",), resolve=True)
-    broken = await inbox.handovers.find_session(second)
-    find_open = inbox.store.find_open
+    first, second, third = [await desk.waiting() for _ in range(3)]
+    await desk.save_macro("bye", labels=("Done",), resolve=True)
+    broken = await desk.handovers.find_session(second)
+    find_open = desk.store.find_open
 
     async def fail_for_one(session_id: int) -> Any:
         if session_id == broken:
             raise StorageUnavailable("cut")
         return await find_open(session_id)
 
-    monkeypatch.setattr(inbox.store, "find_open", fail_for_one)
-    found = await inbox.run("bye", first, second, third)
+    monkeypatch.setattr(desk.store, "find_open", fail_for_one)
+    found = await desk.run("bye", first, second, third)
     assert [one.outcome for one in found.values()] == ["done", "refused", "done"]
     assert (found[second].error, "Try again" in found[second].reason) == ("storage_unavailable", True)
     monkeypatch.undo()
-    assert (await inbox.run("bye", second))[second].outcome == "done"
+    assert (await desk.run("bye", second))[second].outcome == "done"
 
 
-async def test_unknown_macro_is_reported_before_any_conversation_changes(inbox: Inbox) -> None:
-    session = await inbox.waiting()
-    assert await inbox.actions.run_macro_on_several([session], "none", cid="c1", by=inbox.anna) is None
-    assert await inbox.actions.run_macro(session, "none", cid="c1", text="", by=inbox.anna) is None
+async def test_unknown_macro_is_reported_before_any_conversation_changes(desk: Inbox) -> None:
+    session = await desk.waiting()
+    assert await desk.actions.run_macro_on_several([session], "none", cid="c1", by=desk.anna) is None
+    assert await desk.actions.run_macro(session, "none", cid="c1", text="", by=desk.anna) is None
 
 
-async def test_macro_that_takes_is_refused_when_handover_is_off(inbox: Inbox) -> None:
-    session = await inbox.waiting()
-    await inbox.save_macro("hello", reply="Hello.")
-    off = replace(inbox.anna, may_take=False)
+async def test_macro_that_takes_is_refused_when_handover_is_off(desk: Inbox) -> None:
+    session = await desk.waiting()
+    await desk.save_macro("hello", reply="Hello.")
+    off = replace(desk.anna, may_take=False)
     with pytest.raises(HandoverOff):
-        await inbox.actions.run_macro(session, "hello", cid="c1", text="", by=off)
-    assert (await inbox.run("hello", session, by=off))[session].error == "handover_off"
-    assert await inbox.replies() == []
+        await desk.actions.run_macro(session, "hello", cid="c1", text="", by=off)
+    assert (await desk.run("hello", session, by=off))[session].error == "handover_off"
+    assert await desk.replies() == []
 
 
-async def test_single_run_fills_in_variables_or_changes_nothing(inbox: Inbox) -> None:
-    named, unnamed = await inbox.waiting("Ada"), await inbox.waiting()
-    await inbox.save_macro("hello", labels=("New",), reply="Dear {{name}}.")
-    moved = await inbox.actions.run_macro(named, "hello", cid="c1", text="", by=inbox.anna)
+async def test_single_run_fills_in_variables_or_changes_nothing(desk: Inbox) -> None:
+    named, unnamed = await desk.waiting("Ada"), await desk.waiting()
+    await desk.save_macro("hello", labels=("New",), reply="Dear {{name}}.")
+    moved = await desk.actions.run_macro(named, "hello", cid="c1", text="", by=desk.anna)
     assert moved is not None
     with pytest.raises(UnfilledVariable):
-        await inbox.actions.run_macro(unnamed, "hello", cid="c1", text="", by=inbox.anna)
-    assert await inbox.replies() == ["Dear Ada."]
-    states = await inbox.pool.fetch("SELECT state, labels FROM handovers ORDER BY state")
+        await desk.actions.run_macro(unnamed, "hello", cid="c1", text="", by=desk.anna)
+    assert await desk.replies() == ["Dear Ada."]
+    states = await desk.pool.fetch("SELECT state, labels FROM handovers ORDER BY state")
     assert [tuple(row) for row in states] == [("human", ["New"]), ("waiting", [])]
 
 
-async def test_labels_of_several_are_added_to_present_ones(inbox: Inbox) -> None:
-    first, second = await inbox.waiting(), await inbox.waiting()
-    await inbox.move(first, HandoverMove(action="label", labels=("VIP",)), inbox.anna)
+async def test_labels_of_several_are_added_to_present_ones(desk: Inbox) -> None:
+    first, second = await desk.waiting(), await desk.waiting()
+    await desk.move(first, HandoverMove(action="label", labels=("VIP",)), desk.anna)
     move = HandoverMove(action="label", labels=("Refund",))
-    found = await inbox.actions.move_several({first: 1, second: 0, uuid4(): 0}, move, by=inbox.anna)
+    found = await desk.actions.move_several({first: 1, second: 0, uuid4(): 0}, move, by=desk.anna)
     assert [(one.outcome, one.error) for one in found] == [
         ("done", ""),
         ("done", ""),
         ("refused", "not_found"),
     ]
-    rows = await inbox.pool.fetch("SELECT labels FROM handovers ORDER BY id")
+    rows = await desk.pool.fetch("SELECT labels FROM handovers ORDER BY id")
     assert [row["labels"] for row in rows] == [["VIP", "Refund"], ["Refund"]]
 
 
-async def test_stale_version_of_one_conversation_stops_no_other(inbox: Inbox) -> None:
-    first, second = await inbox.waiting(), await inbox.waiting()
+async def test_stale_version_of_one_conversation_stops_no_other(desk: Inbox) -> None:
+    first, second = await desk.waiting(), await desk.waiting()
     move = HandoverMove(action="assign", operator="ben")
-    found = await inbox.actions.move_several({first: 7, second: 0}, move, by=inbox.anna)
+    found = await desk.actions.move_several({first: 7, second: 0}, move, by=desk.anna)
     assert [(one.outcome, one.error) for one in found] == [("refused", "changed_meanwhile"), ("done", "")]
     with pytest.raises(TakenByOther):
-        await inbox.move(second, HandoverMove(action="resolve"), inbox.anna)
+        await desk.move(second, HandoverMove(action="resolve"), desk.anna)

@@ -21,7 +21,7 @@ def app_options(speech: RunningSpeech) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-async def first_turn(guest: Visit) -> None:
+async def spoken_turn(guest: Visit) -> None:
     await guest.ask("My cat is called Miso.")
 
 

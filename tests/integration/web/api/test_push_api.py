@@ -21,17 +21,17 @@ AWAY = "http://127.0.0.1:9/push"
 
 
 @pytest.fixture
-async def server(starter: Starter, push: RunningPush) -> Server:
+async def push_server(starter: Starter, push: RunningPush) -> Server:
     return await starter.start(push_services=push.origin, handover="on")
 
 
 @pytest.fixture
-async def anna(server: Server, database_url: str) -> AsyncIterator[Dashboard]:
+async def pushed_operator(push_server: Server, database_url: str) -> AsyncIterator[Dashboard]:
     """An operator's browser on the same server."""
     jar = aiohttp.CookieJar(unsafe=True)
     async with aiohttp.ClientSession(cookie_jar=jar, timeout=aiohttp.ClientTimeout(total=20)) as http:
         dashboard = Dashboard(
-            url=server.url, database_url=database_url, pool=server.services.pool, http=http,
+            url=push_server.url, database_url=database_url, pool=push_server.services.pool, http=http,
             commands=RunCommands(),
         )  # fmt: skip
         await dashboard.log_in()
@@ -64,56 +64,64 @@ async def key_of(server: Server) -> str:
 
 
 async def test_visitor_and_operator_begin_and_end_it_each_for_themselves(
-    server: Server, anna: Dashboard, push: RunningPush
+    push_server: Server, pushed_operator: Dashboard, push: RunningPush
 ) -> None:
-    key = await key_of(server)
+    key = await key_of(push_server)
     phone, dashboard = await push.subscribe("phone", key), await push.subscribe("desk", key)
-    _, mine = await server.greet()
-    _, other = await server.greet()
+    _, mine = await push_server.greet()
+    _, other = await push_server.greet()
     for _ in range(2):
-        assert (await tell(server, "PUT", "push", phone, mine=mine))[0] == 200
-        assert (await tell(anna, "PUT", "me/push", dashboard))[0] == 200
-    assert await rows(server) == [("phone", "de-AT", False), ("desk", "de", True)]
-    assert (await tell(server, "POST", "push/end", {"endpoint": phone["endpoint"]}, mine=other))[0] == 200
-    assert len(await rows(server)) == 2, "it is somebody else's"
-    assert (await tell(server, "POST", "push/end", {"endpoint": phone["endpoint"]}, mine=mine))[0] == 200
-    assert await rows(server) == [("desk", "de", True)]
+        assert (await tell(push_server, "PUT", "push", phone, mine=mine))[0] == 200
+        assert (await tell(pushed_operator, "PUT", "me/push", dashboard))[0] == 200
+    assert await rows(push_server) == [("phone", "de-AT", False), ("desk", "de", True)]
+    assert (await tell(push_server, "POST", "push/end", {"endpoint": phone["endpoint"]}, mine=other))[
+        0
+    ] == 200
+    assert len(await rows(push_server)) == 2, "it is somebody else's"
+    assert (await tell(push_server, "POST", "push/end", {"endpoint": phone["endpoint"]}, mine=mine))[0] == 200
+    assert await rows(push_server) == [("desk", "de", True)]
     audit = "SELECT action FROM audit WHERE action LIKE 'push.%'"
-    assert [row["action"] for row in await anna.pool.fetch(audit)] == ["push.on"], "a renewal is no change"
-    assert (await tell(anna, "POST", "me/push/end", {"endpoint": dashboard["endpoint"]}))[0] == 200
-    assert await rows(server) == []
+    assert [row["action"] for row in await pushed_operator.pool.fetch(audit)] == ["push.on"], (
+        "a renewal is no change"
+    )
+    assert (await tell(pushed_operator, "POST", "me/push/end", {"endpoint": dashboard["endpoint"]}))[0] == 200
+    assert await rows(push_server) == []
 
 
-async def test_push_subscription_needs_a_token_or_login(server: Server, push: RunningPush) -> None:
-    given = await push.subscribe("phone", await key_of(server))
-    assert (await tell(server, "PUT", "push", given))[0] == 401
-    assert (await tell(server, "PUT", "me/push", given))[0] == 401
-    assert (await tell(server, "POST", "me/push/test", {"endpoint": given["endpoint"]}))[0] == 401
-    assert await rows(server) == []
+async def test_push_subscription_needs_a_token_or_login(push_server: Server, push: RunningPush) -> None:
+    given = await push.subscribe("phone", await key_of(push_server))
+    assert (await tell(push_server, "PUT", "push", given))[0] == 401
+    assert (await tell(push_server, "PUT", "me/push", given))[0] == 401
+    assert (await tell(push_server, "POST", "me/push/test", {"endpoint": given["endpoint"]}))[0] == 401
+    assert await rows(push_server) == []
 
 
 @pytest.mark.parametrize("endpoint", [AWAY, "https://10.0.0.7/a", "https://router.lan/a", "ftp://a.example/"])
 async def test_an_address_inside_is_refused_with_advice(
-    server: Server, anna: Dashboard, endpoint: str
+    push_server: Server, pushed_operator: Dashboard, endpoint: str
 ) -> None:
-    _, mine = await server.greet()
+    _, mine = await push_server.greet()
     given = Browser().subscription(endpoint)
     for status, told in (
-        await tell(server, "PUT", "push", given, mine=mine), await tell(anna, "PUT", "me/push", given),
+        await tell(push_server, "PUT", "push", given, mine=mine),
+        await tell(pushed_operator, "PUT", "me/push", given),
     ):  # fmt: skip
         assert (status, told["code"]) == (400, "bad_subscription")
         assert told["message"] == "This browser's push service cannot be used from here."
-    assert await rows(server) == []
+    assert await rows(push_server) == []
 
 
 async def test_a_test_reaches_ones_own_browser_or_says_why_not(
-    server: Server, anna: Dashboard, push: RunningPush
+    push_server: Server, pushed_operator: Dashboard, push: RunningPush
 ) -> None:
-    given = await push.subscribe("desk", await key_of(server))
+    given = await push.subscribe("desk", await key_of(push_server))
     body = {"endpoint": given["endpoint"]}
-    assert (await tell(anna, "POST", "me/push/test", body))[0] == 404
-    await tell(anna, "PUT", "me/push", given)
-    assert await tell(anna, "POST", "me/push/test", body) == (200, {"sent": True, "code": "", "ended": False})
+    assert (await tell(pushed_operator, "POST", "me/push/test", body))[0] == 404
+    await tell(pushed_operator, "PUT", "me/push", given)
+    assert await tell(pushed_operator, "POST", "me/push/test", body) == (
+        200,
+        {"sent": True, "code": "", "ended": False},
+    )
     (taken,) = await push.requests()
     assert taken["message"] == {
         "title": "Evertalk", "body": "Benachrichtigungen erreichen diesen Browser.", "tag": "test",
@@ -121,17 +129,17 @@ async def test_a_test_reaches_ones_own_browser_or_says_why_not(
     }  # fmt: skip
     await push.next({"status": 410})
     gone = {"sent": False, "code": "http_410", "ended": True}
-    assert await tell(anna, "POST", "me/push/test", body) == (200, gone)
-    assert await rows(server) == []
+    assert await tell(pushed_operator, "POST", "me/push/test", body) == (200, gone)
+    assert await rows(push_server) == []
 
 
-async def test_closed_page_gets_a_push_and_open_one_none(server: Server, push: RunningPush) -> None:
-    store = PostgresPush(server.services.pool, patience_seconds=0)
-    sender = build_push_sender(store, server.services.settings, clock=SystemClock())
-    screen, mine = await server.greet()
-    given = await push.subscribe("phone", await key_of(server))
-    await tell(server, "PUT", "push", given, mine=mine)
-    assert len(server.process.list_present().addresses) == 1
+async def test_closed_page_gets_a_push_and_open_one_none(push_server: Server, push: RunningPush) -> None:
+    store = PostgresPush(push_server.services.pool, patience_seconds=0)
+    sender = build_push_sender(store, push_server.services.settings, clock=SystemClock())
+    screen, mine = await push_server.greet()
+    given = await push.subscribe("phone", await key_of(push_server))
+    await tell(push_server, "PUT", "push", given, mine=mine)
+    assert len(push_server.process.list_present().addresses) == 1
     for number, seen in enumerate((True, False)):
         if not seen:
             await screen.say("And again?", cid="c2")
@@ -140,8 +148,8 @@ async def test_closed_page_gets_a_push_and_open_one_none(server: Server, push: R
         else:
             await screen.say("Hello?")
             await screen.until("msg", role="assistant")
-        await _answered(server, number + 1)
-        await sender.look(server.process.list_present())
+        await _answered(push_server, number + 1)
+        await sender.look(push_server.process.list_present())
         await sender.settle()
         told = [one["message"]["body"] for one in await push.requests()]
         assert told == ([] if seen else ["Eine neue Antwort ist da."])
@@ -154,16 +162,16 @@ async def _answered(server: Server, number: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_followed_dashboard_is_an_open_page(server: Server, anna: Dashboard) -> None:
-    operator_id = await anna.pool.fetchval("SELECT id FROM operators")
-    assert server.process.list_present().operators == ()
-    async with anna.http.get(f"{anna.url}/api/v1/live") as stream:
+async def test_a_followed_dashboard_is_an_open_page(push_server: Server, pushed_operator: Dashboard) -> None:
+    operator_id = await pushed_operator.pool.fetchval("SELECT id FROM operators")
+    assert push_server.process.list_present().operators == ()
+    async with pushed_operator.http.get(f"{pushed_operator.url}/api/v1/live") as stream:
         await stream.content.readline()
-        assert server.process.list_present().operators == (operator_id,)
+        assert push_server.process.list_present().operators == (operator_id,)
 
 
-async def test_the_worker_of_the_pages_is_served_at_the_root(server: Server) -> None:
-    async with server.client.get(f"{server.url}/push.js") as answer:
+async def test_the_worker_of_the_pages_is_served_at_the_root(push_server: Server) -> None:
+    async with push_server.client.get(f"{push_server.url}/push.js") as answer:
         assert (answer.status, answer.content_type) == (200, "text/javascript")
         assert answer.headers["Cache-Control"] == "no-cache"
         assert "worker-src 'self'" in answer.headers["Content-Security-Policy"]

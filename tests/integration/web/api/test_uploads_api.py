@@ -310,6 +310,14 @@ async def test_there_is_a_limit_per_minute_and_per_day(starter: Starter) -> None
     assert told["details"]["retry_after"] > 0
 
 
+async def test_visitors_of_one_address_have_limits_of_their_own(starter: Starter) -> None:
+    server = await starter.start(limits=ClientLimits(uploads=1))
+    for _ in range(2):
+        _, _, token = await visitor(server)
+        assert (await send(server, token, b"a"))[0] == 200
+        assert (await send(server, token, b"b"))[0] == 429
+
+
 @pytest.mark.control("S31")
 async def test_one_address_has_a_limit_of_its_own(starter: Starter) -> None:
     server = await starter.start(limits=ClientLimits(upload_bytes_per_hour=1_000))

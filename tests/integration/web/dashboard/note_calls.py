@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard
-from tests.kit.dashboard.people_seed import Crowded, people
 
 
 async def ask(dashboard: Dashboard, method: str, path: str, *, match: str = "", **more: Any) -> Any:
@@ -25,9 +22,3 @@ async def note(dashboard: Dashboard, which: object) -> Mapping[str, Any]:
     assert len(found["notes"]) == 1
     one: Mapping[str, Any] = found["notes"][0]
     return one
-
-
-@pytest.fixture
-async def crowd(dashboard: Dashboard) -> Crowded:
-    async with dashboard.pool.acquire() as connection:
-        return await people(connection)

@@ -20,7 +20,7 @@ WEB = ("mcp_web_add", "mcp_web_draw")
 
 
 @pytest.fixture
-async def api(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIterator[AgentApi]:
+async def agent_api(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIterator[AgentApi]:
     """With the servers `web` and `more` in the file."""
     settings = load_settings(
         database_url=database_url, redis_url=redis_url, data_dir=tmp_path, secret_key="k" * 40
@@ -33,8 +33,8 @@ async def api(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIterato
         yield api
 
 
-async def test_only_the_tools_of_chosen_servers_are_counted(api: AgentApi) -> None:
-    _, agent = await api.ask("GET", "/agents/default")
+async def test_only_the_tools_of_chosen_servers_are_counted(agent_api: AgentApi) -> None:
+    _, agent = await agent_api.ask("GET", "/agents/default")
     assert agent["servers"] == ["more", "web"]
     by_server = {tool["name"]: tool["server"] for tool in agent["tools"]}
     assert (by_server["mcp_web_add"], by_server["mcp_more_add"], by_server["calculate"]) == (
@@ -43,56 +43,56 @@ async def test_only_the_tools_of_chosen_servers_are_counted(api: AgentApi) -> No
         "",
     )
 
-    both = (await api.judged(search_above=100))["effective"]
+    both = (await agent_api.judged(search_above=100))["effective"]
     assert {*WEB, "mcp_more_add", "calculate"} <= set(both["tools"])
-    one = (await api.judged(search_above=100, servers=["web"]))["effective"]
+    one = (await agent_api.judged(search_above=100, servers=["web"]))["effective"]
     assert set(WEB) <= set(one["tools"])
     assert not [name for name in one["tools"] if name.startswith("mcp_more")]
-    none = (await api.judged(servers=[]))["effective"]
+    none = (await agent_api.judged(servers=[]))["effective"]
     assert not [name for name in none["tools"] if name.startswith("mcp_")]
     assert both["budget"]["fixed"] > one["budget"]["fixed"] > none["budget"]["fixed"]
-    named = (await api.judged())["effective"]
+    named = (await agent_api.judged())["effective"]
     assert {"mcp_find_tools", "mcp_use_tool"} <= set(named["tools"]), "22 tools are searched"
-    assert "mcp_find_tools" not in (await api.judged(servers=["web"]))["effective"]["tools"]
+    assert "mcp_find_tools" not in (await agent_api.judged(servers=["web"]))["effective"]["tools"]
 
 
-async def test_an_unknown_server_is_refused_with_advice_and_nothing_changes(api: AgentApi) -> None:
-    found = await api.judged(servers=["web", "mroe"])
+async def test_an_unknown_server_is_refused_with_advice_and_nothing_changes(agent_api: AgentApi) -> None:
+    found = await agent_api.judged(servers=["web", "mroe"])
     assert found["problems"] == ['tools.servers[1]: there is no server "mroe"; did you mean more?']
     config = {"tools": {"servers": ["gone"]}}
-    status, told = await api.ask("PUT", "/agents/default", match=1, config=config)
+    status, told = await agent_api.ask("PUT", "/agents/default", match=1, config=config)
     assert (status, told["code"]) == (422, "bad_agent_config")
     assert "add it under MCP servers" in told["details"]["problems"][0]
-    assert await api.app.pool.fetchval("SELECT config FROM agents WHERE name = 'default'") == {}
+    assert await agent_api.app.pool.fetchval("SELECT config FROM agents WHERE name = 'default'") == {}
 
 
-async def test_a_server_that_agents_name_is_not_removed_unseen(api: AgentApi) -> None:
-    assert (await api.ask("PUT", "/mcp-servers/files", match=0, **FILES))[0] == 200
-    status, saved = await api.ask(
+async def test_a_server_that_agents_name_is_not_removed_unseen(agent_api: AgentApi) -> None:
+    assert (await agent_api.ask("PUT", "/mcp-servers/files", match=0, **FILES))[0] == 200
+    status, saved = await agent_api.ask(
         "PUT", "/agents/default", match=1, config={"tools": {"servers": ["files", "web"]}}
     )
     assert (status, saved["config"]["tools"]["servers"]) == (200, ["files", "web"])
-    status, told = await api.ask("DELETE", "/mcp-servers/files", match=1)
+    status, told = await agent_api.ask("DELETE", "/mcp-servers/files", match=1)
     assert (status, told["code"], told["details"]["agents"]) == (409, "server_in_use", ["default"])
-    assert [one["name"] for one in (await api.ask("GET", "/mcp-servers"))[1]["servers"]] == [
+    assert [one["name"] for one in (await agent_api.ask("GET", "/mcp-servers"))[1]["servers"]] == [
         "more", "web", "files",
     ]  # fmt: skip
 
-    status, _ = await api.ask("PUT", "/agents/default", match=2, config={"tools": {"servers": ["web"]}})
-    _, version = await api.ask("GET", "/agents/default/versions/2")
+    status, _ = await agent_api.ask("PUT", "/agents/default", match=2, config={"tools": {"servers": ["web"]}})
+    _, version = await agent_api.ask("GET", "/agents/default/versions/2")
     removed = [line["text"].strip() for line in version["lines"] if line["change"] == "removed"]
     assert (status, removed) == (200, ['"files",'])
-    assert (await api.ask("DELETE", "/mcp-servers/files", match=1))[0] == 200
-    status, told = await api.ask("PUT", "/agents/default", match=3, config=version["config"])
+    assert (await agent_api.ask("DELETE", "/mcp-servers/files", match=1))[0] == 200
+    status, told = await agent_api.ask("PUT", "/agents/default", match=3, config=version["config"])
     assert status == 422, "a version that names what is gone is not put in force"
 
 
-async def test_the_doctor_tells_of_agents_that_name_what_is_gone(api: AgentApi) -> None:
-    settings, url = api.app.settings, api.app.settings.database_url
+async def test_the_doctor_tells_of_agents_that_name_what_is_gone(agent_api: AgentApi) -> None:
+    settings, url = agent_api.app.settings, agent_api.app.settings.database_url
     assert url is not None
-    assert (await api.ask("PUT", "/mcp-servers/files", match=0, **FILES))[0] == 200
+    assert (await agent_api.ask("PUT", "/mcp-servers/files", match=0, **FILES))[0] == 200
     config = {"tools": {"servers": ["files", "web", "more"]}}
-    assert (await api.ask("PUT", "/agents/default", match=1, config=config))[0] == 200
+    assert (await agent_api.ask("PUT", "/agents/default", match=1, config=config))[0] == 200
     said = "\n".join(map(str, await check_agents(settings, url.get_secret_value())))
     assert "there is no server" not in said
     path = settings.data_dir / "mcp.json"

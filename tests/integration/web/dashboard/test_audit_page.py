@@ -16,7 +16,7 @@ from web.rest.files import safe_cell
 
 
 @pytest.fixture
-async def log(dashboard: Dashboard) -> Dashboard:
+async def audit_log(dashboard: Dashboard) -> Dashboard:
     """Forty entries of two operators on four days."""
     operators = Operators(dashboard.pool)
     for n in range(40):
@@ -40,18 +40,18 @@ def ids(page: Any) -> list[int]:
     return [entry["id"] for entry in page["entries"]]
 
 
-async def test_pages_by_cursor_are_the_whole_log_once(log: Dashboard) -> None:
+async def test_pages_by_cursor_are_the_whole_log_once(audit_log: Dashboard) -> None:
     seen: list[int] = []
     before: int | None = None
     while True:
-        page = await log.get(f"/audit?limit=7{f'&before={before}' if before else ''}")
+        page = await audit_log.get(f"/audit?limit=7{f'&before={before}' if before else ''}")
         seen += ids(page)
         before = page["before"]
         if before is None:
             break
-    assert seen == await sql(log)
+    assert seen == await sql(audit_log)
     assert page["actors"] == sorted(page["actors"])
-    distinct = await log.pool.fetch("SELECT DISTINCT actor FROM audit")
+    distinct = await audit_log.pool.fetch("SELECT DISTINCT actor FROM audit")
     assert set(page["actors"]) == {row["actor"] for row in distinct}
 
 
@@ -67,15 +67,15 @@ async def test_pages_by_cursor_are_the_whole_log_once(log: Dashboard) -> None:
         ("action=%25", "false"),
     ],
 )
-async def test_a_filter_shows_what_sql_shows(log: Dashboard, query: str, where: str) -> None:
-    assert ids(await log.get(f"/audit?limit=200&{query}")) == await sql(log, where)
+async def test_a_filter_shows_what_sql_shows(audit_log: Dashboard, query: str, where: str) -> None:
+    assert ids(await audit_log.get(f"/audit?limit=200&{query}")) == await sql(audit_log, where)
 
 
-async def test_times_are_from_and_before(log: Dashboard) -> None:
-    await forge(log.pool, "UPDATE audit SET at = at - interval '3 days' WHERE id % 2 = 0")
-    day = await log.pool.fetchval("SELECT to_char(now() - interval '1 day', 'YYYY-MM-DD')")
-    assert ids(await log.get(f"/audit?limit=200&from={day}")) == await sql(log, "id % 2 = 1")
-    assert ids(await log.get(f"/audit?limit=200&to={day}")) == await sql(log, "id % 2 = 0")
+async def test_times_are_from_and_before(audit_log: Dashboard) -> None:
+    await forge(audit_log.pool, "UPDATE audit SET at = at - interval '3 days' WHERE id % 2 = 0")
+    day = await audit_log.pool.fetchval("SELECT to_char(now() - interval '1 day', 'YYYY-MM-DD')")
+    assert ids(await audit_log.get(f"/audit?limit=200&from={day}")) == await sql(audit_log, "id % 2 = 1")
+    assert ids(await audit_log.get(f"/audit?limit=200&to={day}")) == await sql(audit_log, "id % 2 = 0")
 
 
 @pytest.mark.parametrize(
@@ -90,29 +90,29 @@ async def test_times_are_from_and_before(log: Dashboard) -> None:
         "operator=%00",
     ],
 )
-async def test_what_cannot_be_asked_is_refused(log: Dashboard, query: str) -> None:
+async def test_what_cannot_be_asked_is_refused(audit_log: Dashboard, query: str) -> None:
     for path in ("/api/v1/audit", "/api/v1/audit/csv"):
-        assert await log.status("GET", f"{path}?{query}") == 400
+        assert await audit_log.status("GET", f"{path}?{query}") == 400
 
 
 @pytest.mark.control("S14")
-async def test_audit_chain_is_reported_whole_or_where_it_breaks(log: Dashboard) -> None:
-    found = await log.get("/audit/chain")
-    newest, *_ = await sql(log)
-    assert (found["state"], found["entries"]) == ("intact", len(await sql(log)))
+async def test_audit_chain_is_reported_whole_or_where_it_breaks(audit_log: Dashboard) -> None:
+    found = await audit_log.get("/audit/chain")
+    newest, *_ = await sql(audit_log)
+    assert (found["state"], found["entries"]) == ("intact", len(await sql(audit_log)))
     assert (found["through"]["id"], found["broken_at"]) == (newest, None)
-    forged = (await sql(log))[10]
-    await forge(log.pool, "UPDATE audit SET detail = '{}' WHERE id = $1", forged)
-    found = await log.get("/audit/chain")
+    forged = (await sql(audit_log))[10]
+    await forge(audit_log.pool, "UPDATE audit SET detail = '{}' WHERE id = $1", forged)
+    found = await audit_log.get("/audit/chain")
     assert (found["state"], found["broken_at"]["id"]) == ("broken", forged)
-    assert found["through"]["id"] == (await sql(log))[11]
-    await forge(log.pool, "DELETE FROM audit")
-    assert (await log.get("/audit/chain"))["state"] == "empty"
+    assert found["through"]["id"] == (await sql(audit_log))[11]
+    await forge(audit_log.pool, "DELETE FROM audit")
+    assert (await audit_log.get("/audit/chain"))["state"] == "empty"
 
 
 @pytest.mark.control("S49")
-async def test_the_file_holds_the_filtered_log_and_no_formula(log: Dashboard) -> None:
-    async with log.http.get(f"{log.url}/api/v1/audit/csv?action=readiness") as answer:
+async def test_the_file_holds_the_filtered_log_and_no_formula(audit_log: Dashboard) -> None:
+    async with audit_log.http.get(f"{audit_log.url}/api/v1/audit/csv?action=readiness") as answer:
         assert answer.status == 200
         assert answer.content_type == "text/csv"
         assert answer.headers["Content-Disposition"] == 'attachment; filename="evertalk-audit.csv"'
@@ -120,17 +120,17 @@ async def test_the_file_holds_the_filtered_log_and_no_formula(log: Dashboard) ->
         rows = list(csv.reader(io.StringIO(await answer.text("utf-8-sig"), newline="")))
     assert rows[0] == ["id", "at", "operator", "action", "about", "detail"]
     assert [row[2:] for row in rows[1:]] == [["'=cmd()", "readiness", "'@sum(1)", '{"x": "a,\\"b\\"\\n"}']]
-    assert await log.pool.fetchval("SELECT count(*) FROM audit WHERE action = 'audit.exported'") == 1
+    assert await audit_log.pool.fetchval("SELECT count(*) FROM audit WHERE action = 'audit.exported'") == 1
 
 
-async def test_a_long_file_comes_in_pieces_and_whole(log: Dashboard) -> None:
-    await log.pool.execute(
+async def test_a_long_file_comes_in_pieces_and_whole(audit_log: Dashboard) -> None:
+    await audit_log.pool.execute(
         """INSERT INTO audit (actor, action, prev_hash, hash)
            SELECT 'bulk', 'bulk', '', sha256(n::text::bytea) FROM generate_series(1, 2500) n"""
     )
-    async with log.http.get(f"{log.url}/api/v1/audit/csv?operator=bulk") as answer:
+    async with audit_log.http.get(f"{audit_log.url}/api/v1/audit/csv?operator=bulk") as answer:
         rows = list(csv.reader(io.StringIO(await answer.text("utf-8-sig"), newline="")))
-    assert [int(row[0]) for row in rows[1:]] == await sql(log, "actor = 'bulk'")
+    assert [int(row[0]) for row in rows[1:]] == await sql(audit_log, "actor = 'bulk'")
 
 
 @pytest.mark.control("S49")

@@ -10,12 +10,11 @@ import pytest
 
 from shared.core.context.memory import gist_of, note_hash
 from shared.core.identity.operators import Role
-from tests.integration.web.dashboard.note_calls import ask, crowd, note
+from tests.integration.web.dashboard.note_calls import ask, note
 from tests.kit.dashboard.fixtures import Dashboard
 from tests.kit.dashboard.people_seed import Crowded, public_id_of
 from tests.kit.web.callers import make_operator
 
-__all__ = ["crowd"]
 FACT = "Allergic to shellfish since childhood"
 SECRET = "sk-ant-api03-" + "A" * 90
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from shared.adapters.postgres.people.operator_auth import Operators
-from tests.integration.web.dashboard.note_calls import ask, crowd, note
+from tests.integration.web.dashboard.note_calls import ask, note
 from tests.kit.dashboard.fixtures import Dashboard
 from tests.kit.dashboard.people_seed import Crowded, public_id_of
 from tests.kit.web.callers import make_operator
-
-__all__ = ["crowd"]
 
 
 async def test_the_list_has_every_note_that_has_words_the_newest_first(

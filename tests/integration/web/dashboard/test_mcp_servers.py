@@ -50,7 +50,7 @@ class McpServersApi:
 
 
 @pytest.fixture
-async def api(pool: Any, tmp_path: Path) -> AsyncIterator[McpServersApi]:
+async def mcp_api(pool: Any, tmp_path: Path) -> AsyncIterator[McpServersApi]:
     settings = load_settings(data_dir=tmp_path, secret_key="k" * 40)
     async with (
         served(web.Application(), pool=pool, settings=settings, commands=None) as url,
@@ -59,47 +59,49 @@ async def api(pool: Any, tmp_path: Path) -> AsyncIterator[McpServersApi]:
         yield McpServersApi(url, http, pool, tmp_path)
 
 
-async def test_a_server_is_added_changed_and_removed_and_its_key_stays_sealed(api: McpServersApi) -> None:
-    status, told = await api.ask("PUT", "/files", match=0, body=FILES)
+async def test_a_server_is_added_changed_and_removed_and_its_key_stays_sealed(mcp_api: McpServersApi) -> None:
+    status, told = await mcp_api.ask("PUT", "/files", match=0, body=FILES)
     assert status == 200
     (shown,) = told["servers"]
     assert (shown["name"], shown["where"], shown["headers"]) == ("files", FILES["url"], ["Authorization"])
     assert (shown["from"], shown["running"]) == ("stored", False)
-    held = load_with_stored(await api.stored(), data_dir=api.folder)
+    held = load_with_stored(await mcp_api.stored(), data_dir=mcp_api.folder)
     (server,), problems = list_servers(held)
     assert (server.url, server.headers, problems) == (FILES["url"], FILES["headers"], ())
-    assert SECRET not in str(await api.pool.fetch("SELECT * FROM stored_settings"))
+    assert SECRET not in str(await mcp_api.pool.fetch("SELECT * FROM stored_settings"))
 
-    assert (await api.ask("PUT", "/files", match=0, body=FILES))[0] == 409
-    assert (await api.ask("PUT", "/files", body=FILES))[0] == 428
+    assert (await mcp_api.ask("PUT", "/files", match=0, body=FILES))[0] == 409
+    assert (await mcp_api.ask("PUT", "/files", body=FILES))[0] == 428
     elsewhere = {"url": "https://elsewhere.example/mcp"}
-    assert (await api.ask("PUT", "/files", match=1, body=elsewhere))[1]["code"] == "headers_needed"
-    tested = await api.ask("POST", "/test", body={"server": "files", **elsewhere})
+    assert (await mcp_api.ask("PUT", "/files", match=1, body=elsewhere))[1]["code"] == "headers_needed"
+    tested = await mcp_api.ask("POST", "/test", body={"server": "files", **elsewhere})
     assert tested[1]["code"] == "headers_needed"
-    status, told = await api.ask("PUT", "/files", match=1, body={"url": "https://tools.example/v2"})
+    status, told = await mcp_api.ask("PUT", "/files", match=1, body={"url": "https://tools.example/v2"})
     assert (status, told["servers"][0]["headers"]) == (200, ["Authorization"])
-    assert (await api.ask("DELETE", "/nobody", match=2))[0] == 404
-    status, told = await api.ask("DELETE", "/files", match=2)
-    assert (status, told["servers"], await api.stored()) == (200, [], {})
+    assert (await mcp_api.ask("DELETE", "/nobody", match=2))[0] == 404
+    status, told = await mcp_api.ask("DELETE", "/files", match=2)
+    assert (status, told["servers"], await mcp_api.stored()) == (200, [], {})
 
 
-async def test_an_address_as_it_is_shown_stands_for_the_whole_one(api: McpServersApi) -> None:
+async def test_an_address_as_it_is_shown_stands_for_the_whole_one(mcp_api: McpServersApi) -> None:
     whole = {**FILES, "url": "https://me:canary@tools.example/mcp?key=canary"}
-    status, told = await api.ask("PUT", "/files", match=0, body=whole)
+    status, told = await mcp_api.ask("PUT", "/files", match=0, body=whole)
     assert (status, told["servers"][0]["where"]) == (200, "https://tools.example/mcp")
-    status, _ = await api.ask("PUT", "/files", match=1, body={"url": "https://tools.example/mcp"})
-    (server,), _ = list_servers(load_with_stored(await api.stored(), data_dir=api.folder))
+    status, _ = await mcp_api.ask("PUT", "/files", match=1, body={"url": "https://tools.example/mcp"})
+    (server,), _ = list_servers(load_with_stored(await mcp_api.stored(), data_dir=mcp_api.folder))
     assert (status, server.url, server.headers) == (200, whole["url"], FILES["headers"])
 
 
 @pytest.mark.parametrize(
     ("name", "url"), [("bad name", "https://x.example"), ("x", "ftp://x.example"), ("x", "http://${HOME}")]
 )
-async def test_what_is_no_server_is_refused_with_a_reason(api: McpServersApi, name: str, url: str) -> None:
-    status, told = await api.ask("PUT", f"/{name}", match=0, body={"url": url})
+async def test_what_is_no_server_is_refused_with_a_reason(
+    mcp_api: McpServersApi, name: str, url: str
+) -> None:
+    status, told = await mcp_api.ask("PUT", f"/{name}", match=0, body={"url": url})
     assert (status, told["details"]["problems"][0]["name"]) == (422, "EVERTALK_MCP_SERVERS")
-    assert (await api.ask("POST", "/test", body={"server": name, "url": url}))[0] == 422
-    assert await api.stored() == {}
+    assert (await mcp_api.ask("POST", "/test", body={"server": name, "url": url}))[0] == 422
+    assert await mcp_api.stored() == {}
 
 
 def test_no_program_is_started_by_what_is_stored() -> None:
@@ -108,50 +110,54 @@ def test_no_program_is_started_by_what_is_stored() -> None:
         load_settings(mcp_servers=text)
 
 
-async def test_a_test_connects_and_lists_the_tools(api: McpServersApi) -> None:
+async def test_a_test_connects_and_lists_the_tools(mcp_api: McpServersApi) -> None:
     async with running_mcp() as url:
-        status, told = await api.ask("POST", "/test", body={"server": "ours", "url": url})
+        status, told = await mcp_api.ask("POST", "/test", body={"server": "ours", "url": url})
         assert (status, told["ok"]) == (200, True)
         assert "mcp_ours_add" in told["tools"]
-        assert await api.stored() == {}
-    status, told = await api.ask("POST", "/test", body={"server": "gone", "url": "http://127.0.0.1:1/mcp"})
+        assert await mcp_api.stored() == {}
+    status, told = await mcp_api.ask(
+        "POST", "/test", body={"server": "gone", "url": "http://127.0.0.1:1/mcp"}
+    )
     assert (status, told["ok"], told["tools"]) == (200, False, [])
     assert told["problem"]
 
 
-async def test_the_servers_of_the_file_are_shown_and_win(api: McpServersApi) -> None:
+async def test_the_servers_of_the_file_are_shown_and_win(mcp_api: McpServersApi) -> None:
     servers = {"time": {"command": "mcp-server-time"}, "files": {"url": "https://file.example/mcp"}}
-    (api.folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    await api.ask("PUT", "/files", match=0, body=FILES)
-    _, told = await api.ask("GET", role="viewer")
+    (mcp_api.folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    await mcp_api.ask("PUT", "/files", match=0, body=FILES)
+    _, told = await mcp_api.ask("GET", role="viewer")
     assert [(one["name"], one["from"]) for one in told["servers"]] == [
         ("files", "file"), ("time", "file"), ("files", "stored"),
     ]  # fmt: skip
-    found, problems = list_servers(load_with_stored(await api.stored(), data_dir=api.folder))
+    found, problems = list_servers(load_with_stored(await mcp_api.stored(), data_dir=mcp_api.folder))
     assert {server.name: server.url for server in found} == {"files": "https://file.example/mcp", "time": ""}
     assert problems == ("files: the file has one of this name",)
 
 
 @pytest.mark.control("S56")
-async def test_admin_approves_changed_tools_by_what_was_shown(api: McpServersApi) -> None:
-    store = PostgresMcpToolLists(api.pool)
-    await api.ask("PUT", "/files", match=0, body=FILES)
+async def test_admin_approves_changed_tools_by_what_was_shown(mcp_api: McpServersApi) -> None:
+    store = PostgresMcpToolLists(mcp_api.pool)
+    await mcp_api.ask("PUT", "/files", match=0, body=FILES)
     for found in ("1", "2"):
         hashes = {"tell": found}
         listed = McpToolList(server="files", source="a" * 64, hashes=hashes, can_write=True)
         await store.review(listed, rule="writing")
-    _, told = await api.ask("GET", role="viewer")
+    _, told = await mcp_api.ask("GET", role="viewer")
     (shown,) = told["servers"]
     assert (shown["waiting"], shown["changed"]) == (["tell"], ["tell"])
     given = {"mark": shown["mark"]}
-    assert (await api.ask("POST", "/files/approval", role="operator", body=given))[0] == 403
-    assert (await api.ask("POST", "/files/approval", body={"mark": "other"}))[1]["code"] == "tools_changed"
-    status, told = await api.ask("POST", "/files/approval", body=given)
+    assert (await mcp_api.ask("POST", "/files/approval", role="operator", body=given))[0] == 403
+    assert (await mcp_api.ask("POST", "/files/approval", body={"mark": "other"}))[1][
+        "code"
+    ] == "tools_changed"
+    status, told = await mcp_api.ask("POST", "/files/approval", body=given)
     assert (status, told["servers"][0]["waiting"]) == (200, [])
 
 
-async def test_only_admins_change_servers(api: McpServersApi) -> None:
+async def test_only_admins_change_servers(mcp_api: McpServersApi) -> None:
     for role in ("viewer", "operator"):
-        assert (await api.ask("PUT", "/files", role=role, match=0, body=FILES))[0] == 403
-        assert (await api.ask("DELETE", "/files", role=role, match=0))[0] == 403
-        assert (await api.ask("POST", "/test", role=role, body={"server": "x", **FILES}))[0] == 403
+        assert (await mcp_api.ask("PUT", "/files", role=role, match=0, body=FILES))[0] == 403
+        assert (await mcp_api.ask("DELETE", "/files", role=role, match=0))[0] == 403
+        assert (await mcp_api.ask("POST", "/test", role=role, body={"server": "x", **FILES}))[0] == 403

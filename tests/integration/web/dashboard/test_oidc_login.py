@@ -18,12 +18,6 @@ from tests.kit.fakes.oidc.harness import RunningProvider
 from tests.kit.fakes.oidc.server import ADA, CLIENT_ID, CLIENT_SECRET
 
 
-@pytest.fixture(scope="module")
-async def running() -> AsyncIterator[RunningProvider]:
-    async with RunningProvider() as provider:
-        yield provider
-
-
 @dataclass(slots=True)
 class Browser:
     url: str
@@ -51,10 +45,12 @@ class Browser:
 
 
 @pytest.fixture
-async def browser(running: RunningProvider, pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Browser]:
-    await running.tell(lie="", person=ADA, rotate="RS256")
+async def oidc_browser(
+    oidc_process: RunningProvider, pool: asyncpg.Pool[asyncpg.Record]
+) -> AsyncIterator[Browser]:
+    await oidc_process.tell(lie="", person=ADA, rotate="RS256")
     settings = load_settings(
-        oidc_issuer=running.issuer, oidc_client_id=CLIENT_ID, oidc_client_secret=CLIENT_SECRET,
+        oidc_issuer=oidc_process.issuer, oidc_client_id=CLIENT_ID, oidc_client_secret=CLIENT_SECRET,
         oidc_groups="ops=operator,admins=admin",
     )  # fmt: skip
     async with (
@@ -63,89 +59,93 @@ async def browser(running: RunningProvider, pool: asyncpg.Pool[asyncpg.Record]) 
             cookie_jar=aiohttp.CookieJar(unsafe=True), timeout=aiohttp.ClientTimeout(total=20)
         ) as http,
     ):
-        yield Browser(url=url, http=http, provider=running, pool=pool)
+        yield Browser(url=url, http=http, provider=oidc_process, pool=pool)
 
 
-async def test_an_operator_comes_in_by_the_provider(browser: Browser) -> None:
-    async with browser.http.get(f"{browser.url}/dashboard/login") as answer:
+async def test_an_operator_comes_in_by_the_provider(oidc_browser: Browser) -> None:
+    async with oidc_browser.http.get(f"{oidc_browser.url}/dashboard/login") as answer:
         assert "/dashboard/oidc?next=" in await answer.text()
-    status, path, _ = await browser.logs_in("/dashboard/jobs")
+    status, path, _ = await oidc_browser.logs_in("/dashboard/jobs")
     assert (status, path) == (200, "/dashboard/jobs")
-    me = await browser.me()
+    me = await oidc_browser.me()
     assert me is not None
     assert (me["name"], me["role"], me["by_provider"]) == ("Ada", "operator", True)
-    row = await browser.pool.fetchrow("SELECT * FROM operators")
+    row = await oidc_browser.pool.fetchrow("SELECT * FROM operators")
     assert row is not None
-    assert (row["issuer"], row["subject"], row["password_hash"]) == (browser.provider.issuer, "ada-1", None)
-    assert await browser.pool.fetchval("SELECT how FROM operator_sessions") == "provider"
+    assert (row["issuer"], row["subject"], row["password_hash"]) == (
+        oidc_browser.provider.issuer,
+        "ada-1",
+        None,
+    )
+    assert await oidc_browser.pool.fetchval("SELECT how FROM operator_sessions") == "provider"
 
 
-async def test_the_role_follows_the_groups_at_each_login(browser: Browser) -> None:
-    await browser.logs_in()
-    await browser.provider.tell(person={**ADA, "groups": ["admins"]})
-    await browser.logs_in()
-    me = await browser.me()
+async def test_the_role_follows_the_groups_at_each_login(oidc_browser: Browser) -> None:
+    await oidc_browser.logs_in()
+    await oidc_browser.provider.tell(person={**ADA, "groups": ["admins"]})
+    await oidc_browser.logs_in()
+    me = await oidc_browser.me()
     assert me is not None
     assert me["role"] == "admin"
-    assert await browser.pool.fetchval("SELECT count(*) FROM operators") == 1
+    assert await oidc_browser.pool.fetchval("SELECT count(*) FROM operators") == 1
 
 
-async def test_who_is_in_no_group_does_not_get_in(browser: Browser) -> None:
-    await browser.provider.tell(person={**ADA, "groups": ["staff"]})
-    status, _, words = await browser.logs_in()
+async def test_who_is_in_no_group_does_not_get_in(oidc_browser: Browser) -> None:
+    await oidc_browser.provider.tell(person={**ADA, "groups": ["staff"]})
+    status, _, words = await oidc_browser.logs_in()
     assert (status, "in no group" in words) == (403, True)
-    assert await browser.me() is None
-    assert await browser.pool.fetchval("SELECT count(*) FROM operators") == 0
-    assert await browser.pool.fetchval("SELECT detail ->> 'why' FROM audit") == "no_entry"
+    assert await oidc_browser.me() is None
+    assert await oidc_browser.pool.fetchval("SELECT count(*) FROM operators") == 0
+    assert await oidc_browser.pool.fetchval("SELECT detail ->> 'why' FROM audit") == "no_entry"
 
 
 @pytest.mark.control("S09")
 @pytest.mark.parametrize(
     "lie", ["none", "forged", "expired", "audience", "nonce", "state", "issuer", "denied"]
 )
-async def test_a_lie_ends_at_the_login_page(browser: Browser, lie: str) -> None:
-    await browser.provider.tell(lie=lie)
-    status, _, words = await browser.logs_in()
+async def test_a_lie_ends_at_the_login_page(oidc_browser: Browser, lie: str) -> None:
+    await oidc_browser.provider.tell(lie=lie)
+    status, _, words = await oidc_browser.logs_in()
     assert (status, "Please start again" in words) == (400, True)
-    assert await browser.me() is None
-    assert await browser.pool.fetchval("SELECT count(*) FROM operator_sessions") == 0
+    assert await oidc_browser.me() is None
+    assert await oidc_browser.pool.fetchval("SELECT count(*) FROM operator_sessions") == 0
 
 
 @pytest.mark.control("S11")
-async def test_a_locked_operator_of_the_provider_stays_out(browser: Browser) -> None:
-    await browser.logs_in()
-    await browser.pool.execute("UPDATE operators SET disabled_at = now()")
-    status, _, words = await browser.logs_in()
+async def test_a_locked_operator_of_the_provider_stays_out(oidc_browser: Browser) -> None:
+    await oidc_browser.logs_in()
+    await oidc_browser.pool.execute("UPDATE operators SET disabled_at = now()")
+    status, _, words = await oidc_browser.logs_in()
     assert (status, "locked" in words) == (403, True)
-    assert await browser.me() is None
+    assert await oidc_browser.me() is None
 
 
-async def test_an_answer_in_another_browser_is_worth_nothing(browser: Browser) -> None:
-    back = await browser.comes_back()
+async def test_an_answer_in_another_browser_is_worth_nothing(oidc_browser: Browser) -> None:
+    back = await oidc_browser.comes_back()
     async with aiohttp.ClientSession() as other, other.get(back) as answer:
         assert answer.status == 400
-    assert await browser.pool.fetchval("SELECT count(*) FROM operators") == 0
+    assert await oidc_browser.pool.fetchval("SELECT count(*) FROM operators") == 0
 
 
-async def test_an_answer_is_good_once(browser: Browser) -> None:
-    back = await browser.comes_back()
-    async with browser.http.get(back) as answer:
+async def test_an_answer_is_good_once(oidc_browser: Browser) -> None:
+    back = await oidc_browser.comes_back()
+    async with oidc_browser.http.get(back) as answer:
         assert answer.url.path == "/dashboard"
-    async with browser.http.get(back) as answer:
+    async with oidc_browser.http.get(back) as answer:
         assert answer.status == 400
 
 
-async def test_it_leads_only_into_the_dashboard(browser: Browser) -> None:
+async def test_it_leads_only_into_the_dashboard(oidc_browser: Browser) -> None:
     for following in ("https://evil.example", "//evil.example", "/api/v1/me", "%2Fdashboard%0d%0aX:y"):
-        assert (await browser.logs_in(following))[1] == "/dashboard"
+        assert (await oidc_browser.logs_in(following))[1] == "/dashboard"
 
 
 @pytest.mark.control("S10")
-async def test_answers_cannot_be_tried_without_end(browser: Browser) -> None:
-    await browser.provider.tell(lie="forged")
-    statuses = [(await browser.logs_in())[0] for _ in range(21)]
+async def test_answers_cannot_be_tried_without_end(oidc_browser: Browser) -> None:
+    await oidc_browser.provider.tell(lie="forged")
+    statuses = [(await oidc_browser.logs_in())[0] for _ in range(21)]
     assert statuses == [400] * 20 + [429]
-    await browser.pool.execute("DELETE FROM login_tries")
+    await oidc_browser.pool.execute("DELETE FROM login_tries")
 
 
 async def test_without_a_provider_there_is_no_such_page(pool: asyncpg.Pool[asyncpg.Record]) -> None:

@@ -9,17 +9,11 @@ import pytest
 from tests.kit.canaries import tables_of
 from tests.kit.dashboard import seed
 from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard
-from tests.kit.dashboard.people_seed import Crowded, a_note, people, public_id_of
+from tests.kit.dashboard.people_seed import Crowded, a_note, public_id_of
 from tests.kit.dashboard.seed import HOSTILE
 from tests.kit.web.callers import make_operator
 
 CANARY = "trillernder-Zeisig-5519"
-
-
-@pytest.fixture
-async def crowd(dashboard: Dashboard) -> Crowded:
-    async with dashboard.pool.acquire() as connection:
-        return await people(connection)
 
 
 async def ask(dashboard: Dashboard, method: str, path: str, **more: Any) -> Any:

@@ -85,7 +85,7 @@ Opened = Callable[..., AbstractAsyncContextManager[Tried]]
 
 
 @pytest.fixture
-async def opened(database_url: str, pool: Any, tmp_path: Path) -> AsyncIterator[Opened]:
+async def playground(database_url: str, pool: Any, tmp_path: Path) -> AsyncIterator[Opened]:
     """Afterwards the money is in order."""
 
     @asynccontextmanager
@@ -121,8 +121,8 @@ async def spent(tried: Tried) -> list[tuple[str, str, int]]:
     return [tuple(row) for row in rows]
 
 
-async def test_a_draft_answers_as_a_turn_would_and_only_its_cost_stays(opened: Opened) -> None:
-    async with opened(lambda _: "I am Ada.", total=10_000_000) as tried:
+async def test_a_draft_answers_as_a_turn_would_and_only_its_cost_stays(playground: Opened) -> None:
+    async with playground(lambda _: "I am Ada.", total=10_000_000) as tried:
         status, told = await tried.say("Hello", "Hi!", "Who are you?")
         assert (status, told["text"], told["model"], told["tools"]) == (200, "I am Ada.", MAIN, [])
         (request,) = tried.model.asked
@@ -137,8 +137,8 @@ async def test_a_draft_answers_as_a_turn_would_and_only_its_cost_stays(opened: O
         assert await tried.pool.fetchval("SELECT count(*) FROM audit WHERE action = 'agent.tried'") == 1
 
 
-async def test_playground_draft_reads_the_agents_files_for_the_message(opened: Opened) -> None:
-    async with opened(lambda _: "Twice a week.") as tried:
+async def test_playground_draft_reads_the_agents_files_for_the_message(playground: Opened) -> None:
+    async with playground(lambda _: "Twice a week.") as tried:
         agent = await tried.pool.fetchval("SELECT id FROM agents WHERE name = 'default'")
         said = [Passage(heading="Roses", text="Water the roses twice a week."),
                 Passage(heading="Cacti", text="A cactus wants little.")]  # fmt: skip
@@ -152,7 +152,7 @@ async def test_playground_draft_reads_the_agents_files_for_the_message(opened: O
         assert "plants.md" not in str(tried.model.asked[-1].messages)
 
 
-async def test_playground_reports_a_tool_with_effects_without_running_it(opened: Opened) -> None:
+async def test_playground_reports_a_tool_with_effects_without_running_it(playground: Opened) -> None:
     calls = (ToolUse(id="1", name="remind_me", input={"at": "9"}),
              ToolUse(id="2", name="calculate", input={"expression": "6*7"}))  # fmt: skip
 
@@ -162,7 +162,7 @@ async def test_playground_reports_a_tool_with_effects_without_running_it(opened:
             return replied("", blocks=calls, stop_reason="tool_use")
         return " | ".join(one.text for one in results)
 
-    async with opened(say) as tried:
+    async with playground(say) as tried:
         status, told = await tried.say("Remind me at nine, and what is 6*7?")
         assert status == 200
         rehearsed, counted = told["text"].split(" | ")
@@ -172,15 +172,15 @@ async def test_playground_reports_a_tool_with_effects_without_running_it(opened:
         assert len(await spent(tried)) == 2
 
 
-async def test_a_model_that_calls_tools_for_ever_is_asked_four_times(opened: Opened) -> None:
+async def test_a_model_that_calls_tools_for_ever_is_asked_four_times(playground: Opened) -> None:
     call = ToolUse(id="1", name="remind_me", input={})
-    async with opened(lambda _: replied("", blocks=(call,), stop_reason="tool_use")) as tried:
+    async with playground(lambda _: replied("", blocks=(call,), stop_reason="tool_use")) as tried:
         status, told = await tried.say("Go on.")
         assert (status, told["text"], len(tried.model.asked)) == (200, "", 4)
 
 
-async def test_playground_makes_no_call_at_the_cap(opened: Opened) -> None:
-    async with opened(lambda _: "Never.", total=10) as tried:
+async def test_playground_makes_no_call_at_the_cap(playground: Opened) -> None:
+    async with playground(lambda _: "Never.", total=10) as tried:
         status, told = await tried.say("Hello")
         assert (status, told["code"]) == (409, "cap_reached")
         assert "spending limit" in told["message"]
@@ -188,16 +188,16 @@ async def test_playground_makes_no_call_at_the_cap(opened: Opened) -> None:
         assert await spent(tried) == []
 
 
-async def test_failed_playground_call_is_reported_and_reserves_no_money(opened: Opened) -> None:
-    async with opened(lambda _: ModelUnavailable("the line is dead"), total=10_000_000) as tried:
+async def test_failed_playground_call_is_reported_and_reserves_no_money(playground: Opened) -> None:
+    async with playground(lambda _: ModelUnavailable("the line is dead"), total=10_000_000) as tried:
         status, told = await tried.say("Hello")
         assert (status, told["message"]) == (409, "The model did not answer.")
         assert "the line is dead" in told["details"]["reason"]
         assert await tried.pool.fetchval("SELECT reserved_micro FROM spend_days") == 0
 
 
-async def test_only_admins_talk_with_a_draft_that_can_be_used(opened: Opened) -> None:
-    async with opened(lambda _: "Hi.") as tried:
+async def test_only_admins_talk_with_a_draft_that_can_be_used(playground: Opened) -> None:
+    async with playground(lambda _: "Hi.") as tried:
         said = [{"role": "user", "text": "Hello"}]
         for role in ("viewer", "operator"):
             assert (await tried.ask({"config": {}, "messages": said}, role=role))[0] == 403

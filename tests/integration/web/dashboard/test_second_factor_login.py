@@ -21,7 +21,7 @@ PASSWORD = "three yellow cups"
 
 
 @pytest.fixture
-async def ada(database_url: str, pool: Pool, tmp_path: Path) -> AsyncIterator[Dashboard]:
+async def enrolled(database_url: str, pool: Pool, tmp_path: Path) -> AsyncIterator[Dashboard]:
     """The first operator, logged in by a link, with a password."""
     settings = load_settings(data_dir=tmp_path, secret_key="k" * 40)
     jar, timeout = aiohttp.CookieJar(unsafe=True), aiohttp.ClientTimeout(total=20)
@@ -66,80 +66,80 @@ def step_in(page: str) -> str:
 
 
 @pytest.mark.control("S09")
-async def test_after_the_password_a_page_asks_for_the_code_and_leads_on(ada: Dashboard) -> None:
-    key, codes = await switched_on(ada)
-    assert await ada.get("/me/second-factor") == {
-        "on": True, "since": (await ada.get("/me/second-factor"))["since"], "codes_left": 10
+async def test_after_the_password_a_page_asks_for_the_code_and_leads_on(enrolled: Dashboard) -> None:
+    key, codes = await switched_on(enrolled)
+    assert await enrolled.get("/me/second-factor") == {
+        "on": True, "since": (await enrolled.get("/me/second-factor"))["since"], "codes_left": 10
     }  # fmt: skip
-    await form(ada, "/logout")
-    status, page, _ = await form(ada, "/login", name="admin", password=PASSWORD, next="/dashboard/jobs")
+    await form(enrolled, "/logout")
+    status, page, _ = await form(enrolled, "/login", name="admin", password=PASSWORD, next="/dashboard/jobs")
     assert (status, 'autocomplete="one-time-code"' in page, "password" in page.lower()) == (200, True, False)
-    assert await ada.status("GET", "/api/v1/me") == 401
+    assert await enrolled.status("GET", "/api/v1/me") == 401
     step = step_in(page)
-    status, page, _ = await form(ada, "/login/code", step=step, code="000000", next="/dashboard/jobs")
+    status, page, _ = await form(enrolled, "/login/code", step=step, code="000000", next="/dashboard/jobs")
     assert (status, step_in(page)) == (401, step)
     status, _, leads = await form(
-        ada, "/login/code", step=step, code=await code(ada, key), next="/dashboard/jobs"
+        enrolled, "/login/code", step=step, code=await code(enrolled, key), next="/dashboard/jobs"
     )
     assert (status, leads) == (303, "/dashboard/jobs")
-    assert (await ada.get("/me"))["name"] == "admin"
-    assert (await ada.get("/me/logins"))["logins"][0]["how"] == "password"
-    status, page, _ = await form(ada, "/login/code", step=step, code=codes[0])
+    assert (await enrolled.get("/me"))["name"] == "admin"
+    assert (await enrolled.get("/me/logins"))["logins"][0]["how"] == "password"
+    status, page, _ = await form(enrolled, "/login/code", step=step, code=codes[0])
     assert (status, "start again" in page) == (401, True)
 
 
 @pytest.mark.control("S09")
-async def test_login_link_needs_the_code_and_a_recovery_code_works(ada: Dashboard) -> None:
-    _, codes = await switched_on(ada)
-    await form(ada, "/logout")
-    status, page, _ = await form(ada, "/login", token=await create_login_link(ada.database_url))
+async def test_login_link_needs_the_code_and_a_recovery_code_works(enrolled: Dashboard) -> None:
+    _, codes = await switched_on(enrolled)
+    await form(enrolled, "/logout")
+    status, page, _ = await form(enrolled, "/login", token=await create_login_link(enrolled.database_url))
     assert status == 200
-    assert (await form(ada, "/login/code", step=step_in(page), code=codes[0]))[0] == 303
-    assert (await ada.get("/me/second-factor"))["codes_left"] == 9
-    status, told = await post(ada, "/me/second-factor/remove", code="000000")
+    assert (await form(enrolled, "/login/code", step=step_in(page), code=codes[0]))[0] == 303
+    assert (await enrolled.get("/me/second-factor"))["codes_left"] == 9
+    status, told = await post(enrolled, "/me/second-factor/remove", code="000000")
     assert (status, told["code"]) == (409, "wrong_code")
-    assert (await post(ada, "/me/second-factor/remove", code=codes[1]))[0] == 200
-    assert (await ada.get("/me/second-factor")) == {"on": False, "since": None, "codes_left": 0}
+    assert (await post(enrolled, "/me/second-factor/remove", code=codes[1]))[0] == 200
+    assert (await enrolled.get("/me/second-factor")) == {"on": False, "since": None, "codes_left": 0}
 
 
 @pytest.mark.control("S09", "S12")
 async def test_code_page_ignores_codes_of_other_pages_and_echoes_nothing(
-    ada: Dashboard,
+    enrolled: Dashboard,
 ) -> None:
-    await switched_on(ada)
-    await form(ada, "/logout")
-    _, page, _ = await form(ada, "/login", name="admin", password=PASSWORD)
+    await switched_on(enrolled)
+    await form(enrolled, "/logout")
+    _, page, _ = await form(enrolled, "/login", name="admin", password=PASSWORD)
     fields = {"step": step_in(page), "code": "000000"}
     for headers in ({}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}):
-        assert await ada.status("POST", "/dashboard/login/code", data=fields, headers=headers) == 403
+        assert await enrolled.status("POST", "/dashboard/login/code", data=fields, headers=headers) == 403
     hostile = '"><script>x</script>'
-    status, page, _ = await form(ada, "/login/code", step=hostile, code=hostile, next=hostile)
+    status, page, _ = await form(enrolled, "/login/code", step=hostile, code=hostile, next=hostile)
     assert (status, "<script>x" in page) == (401, False)
 
 
 @pytest.mark.control("S10")
-async def test_too_many_wrong_codes_wait_as_wrong_passwords_do(ada: Dashboard) -> None:
-    await switched_on(ada)
+async def test_too_many_wrong_codes_wait_as_wrong_passwords_do(enrolled: Dashboard) -> None:
+    await switched_on(enrolled)
     for _ in range(5):
-        assert (await post(ada, "/me/second-factor/remove", code="000000"))[0] == 409
-    status, told = await post(ada, "/me/second-factor/remove", code="000000")
+        assert (await post(enrolled, "/me/second-factor/remove", code="000000"))[0] == 409
+    status, told = await post(enrolled, "/me/second-factor/remove", code="000000")
     assert (status, told["code"]) == (429, "too_many_tries")
-    assert (await form(ada, "/login", name="admin", password=PASSWORD))[0] == 429
+    assert (await form(enrolled, "/login", name="admin", password=PASSWORD))[0] == 429
 
 
-async def test_second_factor_key_has_a_picture_unless_name_is_long(ada: Dashboard) -> None:
-    begun = (await post(ada, "/me/second-factor"))[1]
+async def test_second_factor_key_has_a_picture_unless_name_is_long(enrolled: Dashboard) -> None:
+    begun = (await post(enrolled, "/me/second-factor"))[1]
     assert begun["picture"]["size"] >= 37
     assert re.fullmatch(r"(M\d+ \d+h\d+v1h-\d+z)+", begun["picture"]["path"])
-    await ada.pool.execute("UPDATE operators SET name = repeat('ü', 200)")
-    begun = (await post(ada, "/me/second-factor"))[1]
+    await enrolled.pool.execute("UPDATE operators SET name = repeat('ü', 200)")
+    begun = (await post(enrolled, "/me/second-factor"))[1]
     assert begun["picture"] is None
     assert len(begun["key"].replace(" ", "")) == 32
 
 
-async def test_what_is_no_code_is_refused_and_nothing_can_be_confirmed_unbegun(ada: Dashboard) -> None:
-    assert (await post(ada, "/me/second-factor/confirm"))[0] == 400
-    assert (await post(ada, "/me/second-factor/confirm", code="000000"))[1]["code"] == "no_second_factor"
-    await switched_on(ada)
-    assert (await post(ada, "/me/second-factor"))[1]["code"] == "has_second_factor"
-    assert (await post(ada, "/me/second-factor/remove", code="x" * 5000))[0] in (400, 413)
+async def test_what_is_no_code_is_refused_and_nothing_can_be_confirmed_unbegun(enrolled: Dashboard) -> None:
+    assert (await post(enrolled, "/me/second-factor/confirm"))[0] == 400
+    assert (await post(enrolled, "/me/second-factor/confirm", code="000000"))[1]["code"] == "no_second_factor"
+    await switched_on(enrolled)
+    assert (await post(enrolled, "/me/second-factor"))[1]["code"] == "has_second_factor"
+    assert (await post(enrolled, "/me/second-factor/remove", code="x" * 5000))[0] in (400, 413)

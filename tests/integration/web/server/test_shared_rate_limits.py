@@ -40,7 +40,7 @@ class Process:
 
 
 @pytest.fixture
-async def two(redis_url: str) -> AsyncIterator[tuple[Process, Process, Clock]]:
+async def limiters(redis_url: str) -> AsyncIterator[tuple[Process, Process, Clock]]:
     clock = Clock()
     one, other = Process(redis_url, clock), Process(redis_url, clock)
     yield one, other, clock
@@ -48,8 +48,8 @@ async def two(redis_url: str) -> AsyncIterator[tuple[Process, Process, Clock]]:
     await other.counts.close()
 
 
-async def test_together_they_let_in_what_one_would(two: tuple[Process, Process, Clock]) -> None:
-    one, other, clock = two
+async def test_together_they_let_in_what_one_would(limiters: tuple[Process, Process, Clock]) -> None:
+    one, other, clock = limiters
     assert (one.let_in(6), other.let_in(1)) == (6, 1)
     for process in (one, other, one):
         await process.exchange()
@@ -73,8 +73,8 @@ async def test_each_counts_alone_while_redis_is_away() -> None:
     await process.counts.close()
 
 
-async def test_what_was_heard_fades_without_news(two: tuple[Process, Process, Clock]) -> None:
-    one, other, clock = two
+async def test_what_was_heard_fades_without_news(limiters: tuple[Process, Process, Clock]) -> None:
+    one, other, clock = limiters
     assert (one.let_in(1), other.let_in(MOST)) == (1, MOST)
     for process in (other, one):
         await process.exchange()
@@ -83,8 +83,10 @@ async def test_what_was_heard_fades_without_news(two: tuple[Process, Process, Cl
     assert one.let_in(20) == MOST
 
 
-async def test_redis_sees_no_address_and_forgets(two: tuple[Process, Process, Clock], redis_url: str) -> None:
-    one, _, _ = two
+async def test_redis_sees_no_address_and_forgets(
+    limiters: tuple[Process, Process, Clock], redis_url: str
+) -> None:
+    one, _, _ = limiters
     one.let_in(3, "new 203.0.113.7")
     await one.exchange()
     client = Redis.from_url(redis_url)

@@ -227,6 +227,16 @@ async def test_each_kind_of_file_becomes_passages(folder: Path) -> None:
     }
 
 
+async def test_knowledge_of_a_workspace_in_the_home_folder_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "ada" / "knowledge").mkdir(parents=True)
+    (tmp_path / "ada" / "knowledge" / "a.md").write_text("Thirty days.")
+    [passage] = await KnowledgeFiles(tmp_path / "elsewhere").read_passages("~/ada", "a.md")
+    assert passage.text == "Thirty days."
+
+
 async def test_office_files_and_old_encodings_become_passages(folder: Path) -> None:
     shelf = folder / "knowledge"
     shelf.mkdir()

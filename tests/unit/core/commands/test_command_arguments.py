@@ -77,8 +77,11 @@ def test_a_nameless_argument_is_text() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
-    [("flag", "true", True), ("flag", "", True), ("flag", "false", False), ("number", "7", 7)],
-)
+    [
+        ("flag", "true", True), ("flag", "", True), ("flag", "false", False), ("flag", "TRUE", True),
+        ("flag", "False", False), ("number", "7", 7),
+    ],
+)  # fmt: skip
 def test_a_shells_words_are_read_by_type(kind: Any, text: str, value: object) -> None:
     assert read_value(Argument(name="x", kind=kind), text) == value
 

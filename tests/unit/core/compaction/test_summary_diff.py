@@ -50,6 +50,12 @@ def test_words_are_compared_sentence_by_sentence_and_lines_of_lists_stay_whole()
     ]
 
 
+def test_each_line_of_a_list_is_compared_alone() -> None:
+    former, now = "- Which hotel? Near the sea.\n- Which flight?", "- Which flight?"
+    lines = [(line.change, line.text) for line in compare(FORMER, former, LEDGER, now).lines]
+    assert lines == [("removed", "- Which hotel? Near the sea."), ("same", "- Which flight?")]
+
+
 def test_items_that_the_text_does_not_say_are_named() -> None:
     assert [item.id for item in compare(FORMER, BEFORE, LEDGER, AFTER).unsaid] == ["f1"]
 

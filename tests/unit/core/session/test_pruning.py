@@ -13,6 +13,7 @@ from shared.core.compaction.jobs import next_job
 from shared.core.presets.catalog import preset
 from shared.core.session.budget import budget_for
 from shared.core.session.policy import ContextPolicy
+from shared.core.session.prune_forms import render_blocks
 from shared.core.session.prune_rules import prune_rules
 from shared.core.session.pruning import (
     PruneDecision,
@@ -69,6 +70,12 @@ def test_spec008_clears_short_results_too_and_steady_leaves_them() -> None:
     assert [d.form for d in plan_pruning(log, SPEC, cache_cold=True)] == ["clear"]
     assert plan_pruning(log, STEADY, cache_cold=True) == ()
     assert _text(replace(log[2], pruned="clear"), SPEC) == "[Tool result cleared]"
+
+
+def test_shown_texts_change_nothing_without_a_form() -> None:
+    result = _log(["as stored"], after=1)[2]
+    shown = {tool_results(result.blocks)[0].tool_use_id: "cut"}
+    assert render_blocks(result, None, shown, SPEC.pruning) == result.blocks
 
 
 def _calls(results: Sequence[str], *, turn: int = 1, **block: bool) -> list[Entry]:

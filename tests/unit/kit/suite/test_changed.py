@@ -57,7 +57,7 @@ BY_MONEY = {"ledger", "late", "named", "shop", "process", "near"}
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cloned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkout")
     for name, content in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -97,18 +97,18 @@ def commit(folder: Path) -> None:
         ("LICENSE", set()),
     ],
 )
-def test_change_touches_all_that_import_it(checkout: Path, changed: str, touched: set[str]) -> None:
-    found = find_touched_tests([Path(changed)], checkout)
+def test_change_touches_all_that_import_it(cloned: Path, changed: str, touched: set[str]) -> None:
+    found = find_touched_tests([Path(changed)], cloned)
     assert {path.stem.removeprefix("test_") for path in found} == touched
 
 
 @pytest.mark.parametrize("changed", ["tests/conftest.py", "pyproject.toml", "requirements-test.lock"])
-def test_change_of_a_shared_file_touches_all_tests(checkout: Path, changed: str) -> None:
-    assert len(find_touched_tests([Path(changed)], checkout)) == sum("/test_" in name for name in FILES)
+def test_change_of_a_shared_file_touches_all_tests(cloned: Path, changed: str) -> None:
+    assert len(find_touched_tests([Path(changed)], cloned)) == sum("/test_" in name for name in FILES)
 
 
-def test_changed_files_are_those_since_the_branch_began(checkout: Path, tmp_path: Path) -> None:
-    git(checkout, "worktree", "add", "--quiet", "-b", "idea", str(tmp_path / "idea"))
+def test_changed_files_are_those_since_the_branch_began(cloned: Path, tmp_path: Path) -> None:
+    git(cloned, "worktree", "add", "--quiet", "-b", "idea", str(tmp_path / "idea"))
     folder = tmp_path / "idea"
     with pytest.raises(NoChange, match="no file differs from main") as nothing:
         find_changed_files(folder)
@@ -117,16 +117,16 @@ def test_changed_files_are_those_since_the_branch_began(checkout: Path, tmp_path
     commit(folder)
     (folder / "shared/core/ledger.py").write_text("LEDGER = 1")
     (folder / "tests/test_new.py").write_text("")
-    (checkout / "shared/core/named.py").write_text("NAMED = 1")
-    git(checkout, "commit", "--quiet", "-am", "Go on")
+    (cloned / "shared/core/named.py").write_text("NAMED = 1")
+    git(cloned, "commit", "--quiet", "-am", "Go on")
     told = [path.as_posix() for path in find_changed_files(folder)]
     assert told == ["shared/core/late.py", "shared/core/ledger.py", "tests/test_new.py"]
     assert len(find_changed_files(folder, "HEAD")) == 2
 
 
-def test_unknown_base_gets_one_line(checkout: Path) -> None:
+def test_unknown_base_gets_one_line(cloned: Path) -> None:
     said: list[str] = []
-    assert run_tests(["--changed=nowhere"], tell=said.append, root=checkout) == 2
+    assert run_tests(["--changed=nowhere"], tell=said.append, root=cloned) == 2
     assert said == ["evertalk: git knows no nowhere, so there is nothing to test"]
 
 

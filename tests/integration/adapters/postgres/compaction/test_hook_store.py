@@ -19,7 +19,7 @@ DETAIL = {"trigger": "limit", "agent": "assistant", "tokens": 9, "may_skip": Tru
 
 
 @pytest.fixture
-def store(guest: Visit) -> PostgresCompactionHooks:
+def hooks(guest: Visit) -> PostgresCompactionHooks:
     return guest.app.stores.compaction_hooks
 
 
@@ -41,24 +41,24 @@ async def end(guest: Visit, job: JobClaim, state: str, **outcome: Any) -> None:
     await guest.app.stores.jobs.end_job(job, state=state, outcome=outcome, error=error)
 
 
-async def test_repeated_job_finds_its_message(store: PostgresCompactionHooks, guest: Visit) -> None:
+async def test_repeated_job_finds_its_message(hooks: PostgresCompactionHooks, guest: Visit) -> None:
     job = await claim(guest)
-    first, second = await begin(store, job), await begin(store, replace(job, attempt=2, epoch=2))
+    first, second = await begin(hooks, job), await begin(hooks, replace(job, attempt=2, epoch=2))
     assert first == second
     assert first.may_skip
-    await store.record_outcome(first, Sent(), skip=True)
-    third = await begin(store, replace(job, attempt=3, epoch=3))
+    await hooks.record_outcome(first, Sent(), skip=True)
+    third = await begin(hooks, replace(job, attempt=3, epoch=3))
     assert (third.send_key, third.state, third.skip) == (first.send_key, "sent", True)
 
 
-async def test_summary_may_be_put_off_once_in_a_cycle(store: PostgresCompactionHooks, guest: Visit) -> None:
+async def test_summary_may_be_put_off_once_in_a_cycle(hooks: PostgresCompactionHooks, guest: Visit) -> None:
     first = await claim(guest)
-    await store.record_outcome(await begin(store, first, cycle=3), Sent(), skip=True)
+    await hooks.record_outcome(await begin(hooks, first, cycle=3), Sent(), skip=True)
     await end(guest, first, "done", nothing="hook")
     second = await claim(guest)
-    assert not (await begin(store, second, cycle=3)).may_skip
+    assert not (await begin(hooks, second, cycle=3)).may_skip
     await end(guest, second, "done")
-    assert (await begin(store, await claim(guest), cycle=4)).may_skip
+    assert (await begin(hooks, await claim(guest), cycle=4)).may_skip
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ async def test_summary_may_be_put_off_once_in_a_cycle(store: PostgresCompactionH
     ],
 )
 async def test_end_of_a_job_is_reported_once_however_it_came(
-    store: PostgresCompactionHooks,
+    hooks: PostgresCompactionHooks,
     guest: Visit,
     state: str | None,
     outcome: dict[str, Any],
@@ -79,31 +79,31 @@ async def test_end_of_a_job_is_reported_once_however_it_came(
     told: tuple[Any, ...],
 ) -> None:
     job = await claim(guest)
-    await store.record_outcome(await begin(store, job), Sent(), skip=skip)
-    assert await store.add_ends() == 0, "it still runs"
+    await hooks.record_outcome(await begin(hooks, job), Sent(), skip=skip)
+    assert await hooks.add_ends() == 0, "it still runs"
     await end(guest, job, state or "done", **outcome)
     if state is None:
         await guest.app.pool.execute("DELETE FROM jobs WHERE id = $1", job.id)
-    assert [await store.add_ends(), await store.add_ends()] == [1, 0]
-    (message,) = await store.claim(most=8, with_summary=True)
+    assert [await hooks.add_ends(), await hooks.add_ends()] == [1, 0]
+    (message,) = await hooks.claim(most=8, with_summary=True)
     assert (message.phase, message.detail["outcome"], message.detail["reason"]) == ("after", *told)
     assert message.summary is None
 
 
 async def test_job_that_an_operator_retries_is_announced_again(
-    store: PostgresCompactionHooks, guest: Visit
+    hooks: PostgresCompactionHooks, guest: Visit
 ) -> None:
     job = await claim(guest)
-    first = await begin(store, job)
+    first = await begin(hooks, job)
     await end(guest, job, "dead")
-    await store.add_ends()
+    await hooks.add_ends()
     await guest.app.pool.execute("UPDATE jobs SET state = 'due', ended_at = NULL WHERE id = $1", job.id)
     retried = await guest.app.stores.jobs.claim_job(job.id, worker_id=guest.app.worker_id)
     assert retried is not None
-    second = await begin(store, retried)
+    second = await begin(hooks, retried)
     assert second.send_key != first.send_key
     await end(guest, retried, "done")
-    assert await store.add_ends() == 1
+    assert await hooks.add_ends() == 1
     ends = await guest.app.pool.fetch(
         "SELECT detail ->> 'outcome' FROM compaction_hooks WHERE phase = 'after' ORDER BY id"
     )
@@ -111,15 +111,15 @@ async def test_job_that_an_operator_retries_is_announced_again(
 
 
 async def test_claimed_message_is_due_again_after_a_minute(
-    store: PostgresCompactionHooks, guest: Visit
+    hooks: PostgresCompactionHooks, guest: Visit
 ) -> None:
     job = await claim(guest)
-    made = await store.begin(job, cycle=0, detail=DETAIL, wait_seconds=0.0)
-    (claimed,) = await store.claim(most=8, with_summary=False)
+    made = await hooks.begin(job, cycle=0, detail=DETAIL, wait_seconds=0.0)
+    (claimed,) = await hooks.claim(most=8, with_summary=False)
     assert (claimed.send_key, claimed.attempts) == (made.send_key, 1)
-    assert await store.claim(most=8, with_summary=False) == []
+    assert await hooks.claim(most=8, with_summary=False) == []
     await guest.app.pool.execute("UPDATE compaction_hooks SET due_at = due_at - interval '61 s'")
-    (again,) = await store.claim(most=8, with_summary=False)
+    (again,) = await hooks.claim(most=8, with_summary=False)
     assert (again.send_key, again.attempts) == (made.send_key, 2)
 
 
@@ -133,12 +133,12 @@ async def test_claimed_message_is_due_again_after_a_minute(
     ],
 )
 async def test_undelivered_message_is_tried_twelve_times_and_for_a_day(
-    store: PostgresCompactionHooks, guest: Visit, attempts: int, age: str, state: str
+    hooks: PostgresCompactionHooks, guest: Visit, attempts: int, age: str, state: str
 ) -> None:
     job = await claim(guest)
-    made = await begin(store, job)
+    made = await begin(hooks, job)
     await guest.app.pool.execute(f"UPDATE compaction_hooks SET created_at = now() - interval '{age}'")
-    await store.record_outcome(replace(made, attempts=attempts), NotSent(code="http_503"), skip=False)
+    await hooks.record_outcome(replace(made, attempts=attempts), NotSent(code="http_503"), skip=False)
     row = await guest.app.pool.fetchrow(
         "SELECT state, error, (ended_at IS NULL) AS open FROM compaction_hooks"
     )
@@ -146,7 +146,7 @@ async def test_undelivered_message_is_tried_twelve_times_and_for_a_day(
     assert tuple(row) == (state, "http_503", state == "due")
 
 
-async def test_refused_message_is_not_due_again(store: PostgresCompactionHooks, guest: Visit) -> None:
+async def test_refused_message_is_not_due_again(hooks: PostgresCompactionHooks, guest: Visit) -> None:
     job = await claim(guest)
-    await store.record_outcome(await begin(store, job), AlertRefused(code="http_404"), skip=False)
+    await hooks.record_outcome(await begin(hooks, job), AlertRefused(code="http_404"), skip=False)
     assert await guest.app.pool.fetchval("SELECT state FROM compaction_hooks") == "failed"

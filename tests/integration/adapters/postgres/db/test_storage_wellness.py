@@ -61,7 +61,7 @@ def pool_size() -> int:
 
 
 @pytest.fixture
-async def store(pool: WatchedPool, database_url: str) -> AsyncIterator[Store]:
+async def watched_store(pool: WatchedPool, database_url: str) -> AsyncIterator[Store]:
     other = await asyncpg.connect(database_url, timeout=30)
     yield Store(pool, other)
     await other.close(timeout=30)
@@ -84,22 +84,22 @@ def nobody_answers(pool: WatchedPool, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 async def test_a_connection_that_died_meanwhile_is_to_blame_for_whatever_was_raised(
-    store: Store, error: Exception
+    watched_store: Store, error: Exception
 ) -> None:
     """A new one answers at once: the server was away for a moment only."""
     with pytest.raises(StorageUnavailable) as found:
-        await store.cut_off(error)
+        await watched_store.cut_off(error)
     assert found.value.__cause__ is error
-    assert await store.backend_now() > 0
+    assert await watched_store.backend_now() > 0
 
 
 async def test_without_an_answer_of_a_fresh_connection_storage_is_to_blame(
-    store: Store, pool: WatchedPool, monkeypatch: pytest.MonkeyPatch
+    watched_store: Store, pool: WatchedPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nobody_answers(pool, monkeypatch)
     for error in (asyncpg.InternalClientError("not connected"), KeyError("column")):
         with pytest.raises(StorageUnavailable):
-            await store.raises(error)
+            await watched_store.raises(error)
 
 
 async def test_a_function_that_was_given_the_pool_asks_it_as_well(
@@ -116,38 +116,38 @@ async def _reads(_: asyncpg.Pool[asyncpg.Record]) -> None:
     raise asyncpg.InternalClientError("not connected")
 
 
-async def test_what_goes_wrong_while_storage_is_well_is_our_own_fault(store: Store) -> None:
+async def test_what_goes_wrong_while_storage_is_well_is_our_own_fault(watched_store: Store) -> None:
     for error in (asyncpg.InternalClientError("?"), KeyError("column"), asyncpg.UndefinedTableError("none")):
         with pytest.raises(type(error)):
-            await store.raises(error)
+            await watched_store.raises(error)
     with pytest.raises(asyncpg.DataError):
-        await store.misuses()
+        await watched_store.misuses()
 
 
-async def test_a_connection_whose_driver_is_confused_is_never_used_again(store: Store) -> None:
+async def test_a_connection_whose_driver_is_confused_is_never_used_again(watched_store: Store) -> None:
     with pytest.raises(asyncpg.InternalClientError):
-        await store.confused()
-    assert await store.backend_now() != store.backend
+        await watched_store.confused()
+    assert await watched_store.backend_now() != watched_store.backend
 
 
 async def test_what_was_expected_is_not_asked_about(
-    store: Store, pool: WatchedPool, monkeypatch: pytest.MonkeyPatch
+    watched_store: Store, pool: WatchedPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nobody_answers(pool, monkeypatch)
     with pytest.raises(LeaseLost):
-        await store.raises(LeaseLost("turn 7"))
+        await watched_store.raises(LeaseLost("turn 7"))
     with pytest.raises(LeaseLost):
         async with storage_limiter(pool):
             raise LeaseLost("turn 7")
 
 
 async def test_around_several_statements_one_lost_connection_is_enough(
-    store: Store, pool: WatchedPool
+    watched_store: Store, pool: WatchedPool
 ) -> None:
     with pytest.raises(StorageUnavailable):
         async with storage_limiter(pool):
             with pytest.raises(StorageUnavailable):
-                await store.cut_off(asyncpg.ConnectionDoesNotExistError("closed in the middle"))
+                await watched_store.cut_off(asyncpg.ConnectionDoesNotExistError("closed in the middle"))
             raise RuntimeError("of something that was not stored")
     with pytest.raises(RuntimeError):
         async with storage_limiter(pool):

@@ -27,7 +27,7 @@ ABROAD = "Pacific/Auckland"
 
 
 @pytest.fixture
-async def talked(pool: asyncpg.Pool[asyncpg.Record]) -> Stored:
+async def late_talk(pool: asyncpg.Pool[asyncpg.Record]) -> Stored:
     said = (
         Said(id="m", by_person=True, text="My dentist is Doctor Abernathy.", at=EVENING),
         Said(id="a", by_person=False, text="Noted.", at=EVENING),
@@ -57,23 +57,25 @@ async def ran(
 
 @pytest.mark.parametrize(("timezone", "day"), [(ABROAD, "Monday, 2026-03-02"), (None, "Sunday, 2026-03-01")])
 async def test_what_is_recalled_stands_under_the_persons_day(
-    pool: asyncpg.Pool[asyncpg.Record], talked: Stored, timezone: str | None, day: str
+    pool: asyncpg.Pool[asyncpg.Record], late_talk: Stored, timezone: str | None, day: str
 ) -> None:
-    found = await ran(pool, talked, "recall", timezone, query="dentist")
+    found = await ran(pool, late_talk, "recall", timezone, query="dentist")
     assert found.splitlines()[0] == f"{day}:"
-    assert await ran(pool, talked, "recall", timezone, after=day.split()[1], before="20260303") == found
+    assert await ran(pool, late_talk, "recall", timezone, after=day.split()[1], before="20260303") == found
 
 
 async def test_a_day_begins_where_the_person_lives(
-    pool: asyncpg.Pool[asyncpg.Record], talked: Stored
+    pool: asyncpg.Pool[asyncpg.Record], late_talk: Stored
 ) -> None:
-    assert "Nothing was found" in await ran(pool, talked, "recall", ABROAD, before="2026-03-02")
-    assert "Abernathy" in await ran(pool, talked, "recall", None, before="2026-03-02")
+    assert "Nothing was found" in await ran(pool, late_talk, "recall", ABROAD, before="2026-03-02")
+    assert "Abernathy" in await ran(pool, late_talk, "recall", None, before="2026-03-02")
 
 
-async def test_a_note_was_made_on_the_persons_day(pool: asyncpg.Pool[asyncpg.Record], talked: Stored) -> None:
+async def test_a_note_was_made_on_the_persons_day(
+    pool: asyncpg.Pool[asyncpg.Record], late_talk: Stored
+) -> None:
     notes = PostgresNotes(pool)
-    await notes.save(note_from({"text": "Has a dentist."}), await notes.load_owner(talked.session_id))
+    await notes.save(note_from({"text": "Has a dentist."}), await notes.load_owner(late_talk.session_id))
     await pool.execute("UPDATE notes SET observed_at = $1", EVENING)
-    assert ", 2026-03-02)" in await ran(pool, talked, "search_memory", ABROAD, query="dentist")
-    assert ", 2026-03-01)" in await ran(pool, talked, "search_memory", None, query="dentist")
+    assert ", 2026-03-02)" in await ran(pool, late_talk, "search_memory", ABROAD, query="dentist")
+    assert ", 2026-03-01)" in await ran(pool, late_talk, "search_memory", None, query="dentist")

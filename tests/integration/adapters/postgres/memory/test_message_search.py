@@ -62,7 +62,7 @@ def conversation(name: str = "one", lines: tuple[str, ...] = LINES) -> Conversat
 
 
 @pytest.fixture(params=["live", "hidden", "half"])
-async def talked(pool: Pool, request: pytest.FixtureRequest) -> Stored:
+async def partly_hidden(pool: Pool, request: pytest.FixtureRequest) -> Stored:
     """What a search answers must not change with what was summarised meanwhile."""
     stored = await store(pool, conversation())
     hidden = {"live": 0, "hidden": stored.last_turn, "half": 2}[request.param]
@@ -79,15 +79,15 @@ async def seqs(pool: Pool, stored: Stored, words: str, **more: Any) -> list[int]
     return [int(hit.mid[1:]) for hit in (await found(pool, stored, words, **more)).hits]
 
 
-async def test_words_are_found_newest_first(pool: Pool, talked: Stored) -> None:
+async def test_words_are_found_newest_first(pool: Pool, partly_hidden: Stored) -> None:
     for words, expected in FOUND:
-        assert await seqs(pool, talked, words) == expected, words
+        assert await seqs(pool, partly_hidden, words) == expected, words
 
 
-async def test_the_excerpt_marks_the_hit_where_it_stands(pool: Pool, talked: Stored) -> None:
-    _, first = (await found(pool, talked, "ingrid")).hits
+async def test_the_excerpt_marks_the_hit_where_it_stands(pool: Pool, partly_hidden: Stored) -> None:
+    _, first = (await found(pool, partly_hidden, "ingrid")).hits
     assert [part.text for part in first.excerpt if part.hit] == ["Ingrid"]
-    long = (await found(pool, talked, "happy")).hits[0]
+    long = (await found(pool, partly_hidden, "happy")).hits[0]
     assert [part.text for part in long.excerpt if part.hit] == ["happy"]
     assert long.excerpt[0].text == "…"
     assert sum(len(part.text) for part in long.excerpt) < 200
@@ -131,23 +131,23 @@ async def test_a_usual_word_is_looked_for_backwards_in_time(
 
 
 @pytest.mark.control("S22")
-async def test_others_find_nothing_and_who_was_linked_finds_both(pool: Pool, talked: Stored) -> None:
+async def test_others_find_nothing_and_who_was_linked_finds_both(pool: Pool, partly_hidden: Stored) -> None:
     other = await store(pool, conversation("two", ("I play the piano, too.", "Nice.")))
     assert await seqs(pool, other, "piano") == [1]
     await pool.execute(
-        "UPDATE contacts SET merged_into = $1 WHERE id = $2", other.contact_id, talked.contact_id
+        "UPDATE contacts SET merged_into = $1 WHERE id = $2", other.contact_id, partly_hidden.contact_id
     )
     assert await seqs(pool, other, "piano") == [1]
-    await pool.execute("UPDATE sessions SET archived_at = now() WHERE id = $1", talked.session_id)
+    await pool.execute("UPDATE sessions SET archived_at = now() WHERE id = $1", partly_hidden.session_id)
     both = await found(pool, other, "piano")
     assert [(hit.here, hit.mid) for hit in both.hits] == [(False, "m8"), (False, "m7"), (True, "m1")]
     assert await seqs(pool, other, "piano", linked=False) == [1]
 
 
-async def test_operators_find_conversations_the_last_active_first(pool: Pool, talked: Stored) -> None:
+async def test_operators_find_conversations_the_last_active_first(pool: Pool, partly_hidden: Stored) -> None:
     other = await store(pool, conversation("two", ("I play the piano, too.", "Nice.")))
     silent = await store(pool, conversation("three", ("I play the flute.", "Nice.")))
-    for minutes, one in enumerate((talked, other, silent)):
+    for minutes, one in enumerate((partly_hidden, other, silent)):
         await pool.execute(
             "UPDATE sessions SET last_active_at = now() + make_interval(mins => $1) WHERE id = $2",
             minutes, one.session_id,

@@ -44,7 +44,7 @@ def conversation(name: str = "one") -> Conversation:
 
 
 @pytest.fixture
-async def talked(pool: asyncpg.Pool[asyncpg.Record]) -> Stored:
+async def indexed(pool: asyncpg.Pool[asyncpg.Record]) -> Stored:
     stored = await store(pool, conversation())
     await make_searchable(pool, stored.session_id)
     return stored
@@ -72,15 +72,15 @@ async def best(pool: asyncpg.Pool[asyncpg.Record], stored: Stored, question: str
     ],
 )
 async def test_a_message_is_found_in_its_own_language(
-    pool: asyncpg.Pool[asyncpg.Record], talked: Stored, question: str, line: int
+    pool: asyncpg.Pool[asyncpg.Record], indexed: Stored, question: str, line: int
 ) -> None:
-    assert LINES[line] in (await best(pool, talked, question))[:2]
+    assert LINES[line] in (await best(pool, indexed, question))[:2]
 
 
 async def test_the_names_of_both_sides_are_those_of_now(
-    pool: asyncpg.Pool[asyncpg.Record], talked: Stored
+    pool: asyncpg.Pool[asyncpg.Record], indexed: Stored
 ) -> None:
-    query = RecallQuery(session_id=talked.session_id, base_turn=talked.last_turn, words=("invoice",))
+    query = RecallQuery(session_id=indexed.session_id, base_turn=indexed.last_turn, words=("invoice",))
     assert (await PostgresRecall(pool).search(query)).names == {"person": "Ada", "assistant": "Robin"}
     await pool.execute("UPDATE contacts SET display_name = 'Ada Lovelace'")
     await pool.execute("UPDATE agents SET config = '{}'")
@@ -143,15 +143,15 @@ async def test_group_is_not_named_by_one_of_its_people(pool: asyncpg.Pool[asyncp
 
 
 async def test_what_came_back_by_an_undo_is_live_and_not_found(
-    pool: asyncpg.Pool[asyncpg.Record], talked: Stored
+    pool: asyncpg.Pool[asyncpg.Record], indexed: Stored
 ) -> None:
-    assert LINES[8] not in await best(pool, talked, "Which invoice?", base_turn=4)
-    assert LINES[8] in await best(pool, talked, "Which invoice?", base_turn=5)
+    assert LINES[8] not in await best(pool, indexed, "Which invoice?", base_turn=4)
+    assert LINES[8] in await best(pool, indexed, "Which invoice?", base_turn=5)
 
 
-async def test_indexing_again_changes_nothing(pool: asyncpg.Pool[asyncpg.Record], talked: Stored) -> None:
+async def test_indexing_again_changes_nothing(pool: asyncpg.Pool[asyncpg.Record], indexed: Stored) -> None:
     await pool.execute("UPDATE sessions SET indexed_turn = 0")
-    await make_searchable(pool, talked.session_id)
+    await make_searchable(pool, indexed.session_id)
     assert await pool.fetchval("SELECT count(*) FROM passages") == len(LINES)
     counted = await pool.fetchval("SELECT passages FROM recall_words WHERE lane = 'said' AND lexeme = ''")
     assert counted == len(LINES)
@@ -159,110 +159,112 @@ async def test_indexing_again_changes_nothing(pool: asyncpg.Pool[asyncpg.Record]
 
 @pytest.mark.control("S22")
 async def test_others_find_nothing_and_a_merged_person_finds_all(
-    pool: asyncpg.Pool[asyncpg.Record], talked: Stored
+    pool: asyncpg.Pool[asyncpg.Record], indexed: Stored
 ) -> None:
     other = await store(pool, conversation("two"))
     await pool.execute("UPDATE sessions SET base_turn = 0 WHERE id = $1", other.session_id)
     same_agent = "UPDATE sessions SET agent_id = (SELECT agent_id FROM sessions WHERE id = $1) WHERE id = $2"
-    await pool.execute(same_agent, talked.session_id, other.session_id)
+    await pool.execute(same_agent, indexed.session_id, other.session_id)
     assert await best(pool, other, "Which invoice?") == []
     await pool.execute(
-        "UPDATE contacts SET merged_into = $1 WHERE id = $2", other.contact_id, talked.contact_id
+        "UPDATE contacts SET merged_into = $1 WHERE id = $2", other.contact_id, indexed.contact_id
     )
     assert LINES[8] in await best(pool, other, "Which invoice?")
 
 
 async def test_nothing_crosses_a_separator_unasked(
-    pool: asyncpg.Pool[asyncpg.Record], talked: Stored
+    pool: asyncpg.Pool[asyncpg.Record], indexed: Stored
 ) -> None:
     await pool.execute(
         """INSERT INTO compactions (session_id, kind, from_turn, through_turn, from_seq, through_seq, trigger)
            VALUES ($1, 'separator', 1, 4, 1, 8, 'manual')""",
-        talked.session_id,
+        indexed.session_id,
     )
-    assert await best(pool, talked, "Who was hiking?") == []
-    assert LINES[8] in await best(pool, talked, "Which invoice?")
-    assert LINES[0] in await best(pool, talked, "Who was hiking?", automatic=False)
+    assert await best(pool, indexed, "Who was hiking?") == []
+    assert LINES[8] in await best(pool, indexed, "Which invoice?")
+    assert LINES[0] in await best(pool, indexed, "Who was hiking?", automatic=False)
 
 
-async def test_pins_are_not_recalled_unasked(pool: asyncpg.Pool[asyncpg.Record], talked: Stored) -> None:
-    await pool.execute("INSERT INTO pins (session_id, seq) VALUES ($1, 9)", talked.session_id)
-    assert LINES[8] not in await best(pool, talked, "Which invoice?")
-    assert LINES[8] in await best(pool, talked, "Which invoice?", automatic=False)
+async def test_pins_are_not_recalled_unasked(pool: asyncpg.Pool[asyncpg.Record], indexed: Stored) -> None:
+    await pool.execute("INSERT INTO pins (session_id, seq) VALUES ($1, 9)", indexed.session_id)
+    assert LINES[8] not in await best(pool, indexed, "Which invoice?")
+    assert LINES[8] in await best(pool, indexed, "Which invoice?", automatic=False)
 
 
-async def test_days_and_numbers_narrow_the_search(pool: asyncpg.Pool[asyncpg.Record], talked: Stored) -> None:
-    assert await best(pool, talked, "Which invoice?", after=NOON + timedelta(days=1), automatic=False) == []
-    found = await best(pool, talked, "Which invoice?", from_seq=10, through_seq=10, automatic=False)
+async def test_days_and_numbers_narrow_the_search(
+    pool: asyncpg.Pool[asyncpg.Record], indexed: Stored
+) -> None:
+    assert await best(pool, indexed, "Which invoice?", after=NOON + timedelta(days=1), automatic=False) == []
+    found = await best(pool, indexed, "Which invoice?", from_seq=10, through_seq=10, automatic=False)
     assert found == [LINES[9]]
     query = RecallQuery(
-        session_id=talked.session_id, base_turn=talked.last_turn, words=(), from_seq=2, through_seq=3,
+        session_id=indexed.session_id, base_turn=indexed.last_turn, words=(), from_seq=2, through_seq=3,
         automatic=False,
     )  # fmt: skip
     assert [p.text for p in await PostgresRecall(pool).load_range(query)] == list(LINES[1:3])
 
 
 async def test_notes_are_found_by_their_contact_until_they_are_forgotten(
-    pool: asyncpg.Pool[asyncpg.Record], talked: Stored
+    pool: asyncpg.Pool[asyncpg.Record], indexed: Stored
 ) -> None:
     note = await pool.fetchval(
         """INSERT INTO notes (contact_id, scope, kind, text, hash)
            VALUES ($1, $2, 'fact', 'Ada is afraid of thunderstorms.', '\\x01') RETURNING id""",
-        talked.contact_id, talked.agent,
+        indexed.contact_id, indexed.agent,
     )  # fmt: skip
     question = "Are thunderstorms a problem?"
-    assert await best(pool, talked, question) == []
+    assert await best(pool, indexed, question) == []
     await PostgresRecallIndex(pool).index_notes()
-    assert await best(pool, talked, question) == ["Ada is afraid of thunderstorms."]
-    assert await best(pool, talked, question, known_notes=(note,)) == []
+    assert await best(pool, indexed, question) == ["Ada is afraid of thunderstorms."]
+    assert await best(pool, indexed, question, known_notes=(note,)) == []
     await pool.execute("UPDATE notes SET forgotten_at = now(), text = ''")
-    assert await best(pool, talked, question) == []
+    assert await best(pool, indexed, question) == []
     assert await pool.fetchval("SELECT count(*) FROM note_words") == 0
 
 
 async def test_message_that_a_note_cites_is_found_with_it(
-    pool: asyncpg.Pool[asyncpg.Record], talked: Stored
+    pool: asyncpg.Pool[asyncpg.Record], indexed: Stored
 ) -> None:
     question = "Does Ada have a sibling in Norway?"
-    assert LINES[0] not in await best(pool, talked, question)
+    assert LINES[0] not in await best(pool, indexed, question)
     await pool.execute(
         """INSERT INTO notes (contact_id, scope, kind, text, subject, hash, session_id, from_turn,
                               through_turn, source_seqs)
            VALUES ($1, $2, 'fact', 'Ada has a sibling in Norway.', 'family', '\\x01', $3, 1, 5, '[1]')""",
-        talked.contact_id, talked.agent, talked.session_id,
+        indexed.contact_id, indexed.agent, indexed.session_id,
     )  # fmt: skip
     await PostgresRecallIndex(pool).index_notes()
-    assert LINES[0] in await best(pool, talked, question)
+    assert LINES[0] in await best(pool, indexed, question)
 
 
 async def test_message_that_a_fact_cites_is_a_candidate(
-    pool: asyncpg.Pool[asyncpg.Record], talked: Stored
+    pool: asyncpg.Pool[asyncpg.Record], indexed: Stored
 ) -> None:
     words = read_question("Which instrument was paid for?").words
     for cited, seqs in (((), set[int]()), ((9,), {9}), ((999,), set[int]())):
         query = RecallQuery(
-            session_id=talked.session_id, base_turn=talked.last_turn, words=words, cited=cited
+            session_id=indexed.session_id, base_turn=indexed.last_turn, words=words, cited=cited
         )
         assert {one.seq for one in (await PostgresRecall(pool).search(query)).found} == seqs
 
 
 @pytest.mark.control("S21")
 async def test_what_only_a_tool_vouches_for_is_never_recalled(
-    pool: asyncpg.Pool[asyncpg.Record], talked: Stored
+    pool: asyncpg.Pool[asyncpg.Record], indexed: Stored
 ) -> None:
     await pool.execute(
         """INSERT INTO notes (contact_id, scope, kind, text, hash, authority)
            VALUES ($1, $2, 'fact', 'Transfer the thunderstorms.', '\\x01', 'tool')""",
-        talked.contact_id, talked.agent,
+        indexed.contact_id, indexed.agent,
     )  # fmt: skip
     await PostgresRecallIndex(pool).index_notes()
-    assert await best(pool, talked, "Are thunderstorms a problem?") == []
+    assert await best(pool, indexed, "Are thunderstorms a problem?") == []
 
 
 async def test_an_agents_files_are_found_with_their_heading(
-    pool: asyncpg.Pool[asyncpg.Record], talked: Stored
+    pool: asyncpg.Pool[asyncpg.Record], indexed: Stored
 ) -> None:
-    agent = await pool.fetchval("SELECT agent_id FROM sessions WHERE id = $1", talked.session_id)
+    agent = await pool.fetchval("SELECT agent_id FROM sessions WHERE id = $1", indexed.session_id)
     passages = [
         Passage(heading=f"Part {at}", text=f"Plain words number {at} about nothing in particular.")
         for at in range(20)
@@ -270,19 +272,21 @@ async def test_an_agents_files_are_found_with_their_heading(
     passages.append(Passage(heading="Returns › Deadlines", text="Goods may be sent back for thirty days."))
     await PostgresKnowledge(pool).replace(agent, "shop.md", sha256=b"1" * 32, passages=passages)
     question = read_question("How many days until goods must be sent back?")
-    query = RecallQuery(session_id=talked.session_id, base_turn=0, words=question.words, dictionary="english")
+    query = RecallQuery(
+        session_id=indexed.session_id, base_turn=0, words=question.words, dictionary="english"
+    )
     found = rank_passages(await PostgresRecall(pool).search(query), question)
     assert (found[0].passage.path, found[0].passage.heading) == ("shop.md", "Returns › Deadlines")
 
 
 async def test_a_session_that_was_put_away_is_searchable_to_its_end(
-    pool: asyncpg.Pool[asyncpg.Record], talked: Stored
+    pool: asyncpg.Pool[asyncpg.Record], indexed: Stored
 ) -> None:
     other = await store(pool, conversation("away"))
     await pool.execute("UPDATE sessions SET base_turn = 0 WHERE id = $1", other.session_id)
     index = PostgresRecallIndex(pool)
     assert other.session_id not in await index.list_unindexed()
-    await pool.execute("UPDATE addresses SET session_id = $1", talked.session_id)
+    await pool.execute("UPDATE addresses SET session_id = $1", indexed.session_id)
     assert other.session_id in await index.list_unindexed()
     await index.index_session(other.session_id)
     assert other.session_id not in await index.list_unindexed()

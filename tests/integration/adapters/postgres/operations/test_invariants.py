@@ -58,7 +58,7 @@ SELECT 'telegram:7', max(id), 1, now() - interval '3 days' FROM workers;
 
 
 @pytest.fixture(scope="module")
-async def seeded(
+async def seeded_database(
     database_server: DatabaseServer, migrated_template: str, servers: EmbeddedServers
 ) -> AsyncIterator[str]:
     """Two people: one with tools, a compaction and an undo behind them, one who waits for an answer."""
@@ -103,11 +103,11 @@ async def _compacted(guest: Visit) -> None:
 
 
 @pytest.fixture
-async def connection(
-    database_server: DatabaseServer, seeded: str
+async def copied(
+    database_server: DatabaseServer, seeded_database: str
 ) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
     """A copy of the seeded database, for this test alone."""
-    name = await database_server.create(template=seeded)
+    name = await database_server.create(template=seeded_database)
     opened = await asyncpg.connect(database_server.url(name), timeout=60)
     yield opened
     await opened.close(timeout=30)
@@ -759,22 +759,22 @@ BROKEN = [
 
 
 async def test_a_conversation_with_everything_in_it_keeps_every_promise(
-    connection: asyncpg.Connection[asyncpg.Record],
+    copied: asyncpg.Connection[asyncpg.Record],
 ) -> None:
-    assert await connection.fetchval("SELECT count(*) FROM compactions WHERE active") == 2
-    assert await connection.fetchval("SELECT count(*) FROM compactions WHERE NOT active") == 1
-    assert await connection.fetchval("SELECT count(*) FROM turn_steps") == 1
-    assert await check_invariants(connection) == []
+    assert await copied.fetchval("SELECT count(*) FROM compactions WHERE active") == 2
+    assert await copied.fetchval("SELECT count(*) FROM compactions WHERE NOT active") == 1
+    assert await copied.fetchval("SELECT count(*) FROM turn_steps") == 1
+    assert await check_invariants(copied) == []
 
 
 @pytest.mark.control("S08")
 @pytest.mark.parametrize(("code", "words", "statement"), BROKEN, ids=[f"{c}-{w}" for c, w, _ in BROKEN])
 async def test_each_broken_promise_is_found(
-    connection: asyncpg.Connection[asyncpg.Record], code: str, words: str, statement: str
+    copied: asyncpg.Connection[asyncpg.Record], code: str, words: str, statement: str
 ) -> None:
-    await connection.execute(WITHOUT_GUARDS)
-    await connection.execute(statement)
-    found = await check_invariants(connection)
+    await copied.execute(WITHOUT_GUARDS)
+    await copied.execute(statement)
+    found = await check_invariants(copied)
     assert any(violation.code == code and words in violation.what for violation in found), found
 
 
@@ -787,40 +787,38 @@ async def test_a_fresh_database_breaks_nothing(database_url: str) -> None:
         await fresh.close(timeout=30)
 
 
-async def test_a_violation_reads_as_a_sentence(connection: asyncpg.Connection[asyncpg.Record]) -> None:
-    await connection.execute("UPDATE sessions SET next_seq = next_seq + 1 WHERE id = 2")
-    found = await check_invariants(connection)
+async def test_a_violation_reads_as_a_sentence(copied: asyncpg.Connection[asyncpg.Record]) -> None:
+    await copied.execute("UPDATE sessions SET next_seq = next_seq + 1 WHERE id = 2")
+    found = await check_invariants(copied)
     assert [str(violation) for violation in found] == [
         "I3: the numbers of the log have a gap (session 2, next_seq 5, entries 3)"
     ]
 
 
 async def test_a_flood_of_broken_rows_is_reported_in_few_lines(
-    connection: asyncpg.Connection[asyncpg.Record],
+    copied: asyncpg.Connection[asyncpg.Record],
 ) -> None:
-    await connection.execute("UPDATE turns SET address_id = 2 WHERE session_id = 1")
-    await connection.execute(
+    await copied.execute("UPDATE turns SET address_id = 2 WHERE session_id = 1")
+    await copied.execute(
         """INSERT INTO turns (session_id, turn_no, channel, address_id)
            SELECT 1, 100 + n, 'web', 2 FROM generate_series(1, 100) n"""
     )
     found = [
-        v
-        for v in await check_invariants(connection)
-        if v.what == "a turn came from an address of another person"
+        v for v in await check_invariants(copied) if v.what == "a turn came from an address of another person"
     ]
     assert len(found) == 20
 
 
 async def test_an_open_transaction_is_noticed(
-    connection: asyncpg.Connection[asyncpg.Record], database_server: DatabaseServer
+    copied: asyncpg.Connection[asyncpg.Record], database_server: DatabaseServer
 ) -> None:
-    name = await connection.fetchval("SELECT current_database()")
+    name = await copied.fetchval("SELECT current_database()")
     idler = await asyncpg.connect(database_server.url(name), timeout=60)
     try:
         await idler.execute("BEGIN")
         await idler.execute("SELECT 1")
-        await connection.execute("SELECT pg_sleep(1.1)")
-        found = await check_activity(connection)
+        await copied.execute("SELECT pg_sleep(1.1)")
+        found = await check_activity(copied)
     finally:
         await idler.close(timeout=30)
     assert [violation.code for violation in found] == ["I8"]
@@ -829,9 +827,9 @@ async def test_an_open_transaction_is_noticed(
 
 
 async def test_the_projected_request_of_the_whole_log_has_its_tool_pairs(
-    seeded: str, database_server: DatabaseServer
+    seeded_database: str, database_server: DatabaseServer
 ) -> None:
-    name = await database_server.create(template=seeded)
+    name = await database_server.create(template=seeded_database)
     async with running_app(settings_for(database_server.url(name), "unix:///nowhere")) as app:
         whole = await app.stores.turns.load(1, base_turn=0, through_turn=100)
     await database_server.drop(name)

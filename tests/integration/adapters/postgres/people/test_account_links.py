@@ -99,7 +99,7 @@ class Place:
 
 
 @pytest.fixture(autouse=True)
-async def enrolled_bot(pool: Pool) -> AsyncIterator[None]:
+async def linked_bot(pool: Pool) -> AsyncIterator[None]:
     await PostgresTelegramChats(pool).enrol(
         BOT, username="bot", agent="default", audience="personal", access="pairing", mode="polling"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import TypeAlias
 from uuid import UUID, uuid4
 
@@ -24,13 +23,6 @@ from shared.core.identity.operators import (
 )
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
-
-
-@pytest.fixture
-async def operators(pool: Pool) -> AsyncIterator[Operators]:
-    made = Operators(pool)
-    yield made
-    await made.close()
 
 
 @pytest.fixture

@@ -23,13 +23,6 @@ from tests.kit.audit_tampering import forge
 PASSWORD = "correct horse battery"
 
 
-@pytest.fixture
-async def operators(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Operators]:
-    made = Operators(pool)
-    yield made
-    await made.close()
-
-
 async def later(pool: asyncpg.Pool[asyncpg.Record], seconds: int) -> None:
     """So much time goes by for those who failed to log in."""
     await pool.execute(

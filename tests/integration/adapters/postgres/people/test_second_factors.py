@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import functools
-from collections.abc import AsyncIterator
 from typing import TypeAlias
 
 import asyncpg
@@ -39,13 +38,6 @@ SECRET_KEY = b"k" * 40
 
 
 @pytest.fixture
-async def operators(pool: Pool) -> AsyncIterator[Operators]:
-    made = Operators(pool)
-    yield made
-    await made.close()
-
-
-@pytest.fixture
 async def factors(pool: Pool, operators: Operators) -> SecondFactors:
     return SecondFactors(
         pool,
@@ -56,7 +48,7 @@ async def factors(pool: Pool, operators: Operators) -> SecondFactors:
 
 
 @pytest.fixture
-async def ada(pool: Pool, operators: Operators) -> int:
+async def ada_id(pool: Pool, operators: Operators) -> int:
     await OperatorAdmin(pool).invite("ada", "admin", by="t")
     number: int = await pool.fetchval("SELECT id FROM operators WHERE name = 'ada'")
     await operators.set_password(number, PASSWORD, by="test")
@@ -79,35 +71,35 @@ async def half_way(operators: Operators, *, source: str = "a") -> str:
 
 @pytest.mark.control("S09")
 async def test_a_factor_counts_from_its_first_right_code_on(
-    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+    pool: Pool, operators: Operators, factors: SecondFactors, ada_id: int
 ) -> None:
-    begun = await factors.begin(ada)
+    begun = await factors.begin(ada_id)
     assert isinstance(await operators.log_in(name="ada", password=PASSWORD, source="a"), str)
     with pytest.raises(WrongCode):
-        await factors.confirm(ada, "000000", source="a")
-    assert await factors.load_state(ada) is None
-    begun = await factors.begin(ada)  # another key: the first one was never used
+        await factors.confirm(ada_id, "000000", source="a")
+    assert await factors.load_state(ada_id) is None
+    begun = await factors.begin(ada_id)  # another key: the first one was never used
     kept = await operators.log_in(name="ada", password=PASSWORD, source="a")
     other = await operators.log_in(name="ada", password=PASSWORD, source="a")
     assert isinstance(kept, str)
     assert isinstance(other, str)
-    codes = await factors.confirm(ada, await one_time_code(pool, begun.key), source="a", keep=kept)
+    codes = await factors.confirm(ada_id, await one_time_code(pool, begun.key), source="a", keep=kept)
     assert isinstance(codes, tuple)
     assert len(set(codes)) == RECOVERY_CODES
     assert await operators.authenticate(kept) is not None
     assert await operators.authenticate(other) is None, "whoever was in without a code is out"
     with pytest.raises(HasFactor):
-        await factors.begin(ada)
-    found = await factors.load_state(ada)
+        await factors.begin(ada_id)
+    found = await factors.load_state(ada_id)
     assert found is not None
     assert found[1] == RECOVERY_CODES
 
 
 @pytest.mark.control("S09")
 async def test_password_and_link_alone_open_no_more(
-    pool: Pool, operators: Operators, factors: SecondFactors, ada: int, database_url: str
+    pool: Pool, operators: Operators, factors: SecondFactors, ada_id: int, database_url: str
 ) -> None:
-    key, _ = await set_up(pool, factors, ada)
+    key, _ = await set_up(pool, factors, ada_id)
     assert await operators.authenticate(await half_way(operators)) is None
     half = await operators.use_link(token=await create_login_link(database_url), source="a")
     assert isinstance(half, CodeNeeded)
@@ -117,16 +109,16 @@ async def test_password_and_link_alone_open_no_more(
     assert isinstance(token, str)
     assert await operators.authenticate(token) is not None
     how = "SELECT how FROM operator_sessions WHERE operator_id = $1"
-    assert await pool.fetchval(how, ada) == "link"
+    assert await pool.fetchval(how, ada_id) == "link"
     with pytest.raises(NoSuchFactor):  # its half was taken
         await factors.log_in(token=half.token, code=await one_time_code(pool, key, later=1), source="a")
 
 
 @pytest.mark.control("S09")
 async def test_a_code_opens_once_however_many_bring_it(
-    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+    pool: Pool, operators: Operators, factors: SecondFactors, ada_id: int
 ) -> None:
-    key, _ = await set_up(pool, factors, ada)
+    key, _ = await set_up(pool, factors, ada_id)
     halves = [await half_way(operators) for _ in range(3)]
     now = await one_time_code(pool, key)
     outcomes = await asyncio.gather(*(factors.log_in(token=half, code=now, source="a") for half in halves))
@@ -140,29 +132,29 @@ async def test_a_code_opens_once_however_many_bring_it(
 
 @pytest.mark.control("S09")
 async def test_a_recovery_code_opens_once_and_is_stored_as_a_hash(
-    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+    pool: Pool, operators: Operators, factors: SecondFactors, ada_id: int
 ) -> None:
-    key, codes = await set_up(pool, factors, ada)
+    key, codes = await set_up(pool, factors, ada_id)
     stored = str(await pool.fetch("SELECT f::text FROM operator_factors f"))
     assert not [one for one in (key.replace(" ", ""), *codes) if one in stored]
     assert base64.b32decode(key.replace(" ", "")).hex() not in stored
     half = await half_way(operators)
     assert isinstance(await factors.log_in(token=half, code=codes[3].upper(), source="a"), str)
     assert await factors.log_in(token=await half_way(operators), code=codes[3], source="a") is None
-    found = await factors.load_state(ada)
+    found = await factors.load_state(ada_id)
     assert found is not None
     assert found[1] == RECOVERY_CODES - 1
 
 
 @pytest.mark.control("S09")
 async def test_committed_login_is_reported_when_postgres_stops_afterwards(
-    pool: Pool, operators: Operators, factors: SecondFactors, ada: int, monkeypatch: pytest.MonkeyPatch
+    pool: Pool, operators: Operators, factors: SecondFactors, ada_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def gone(*_: object, **__: object) -> None:
         raise StorageUnavailable("the connection is gone")
 
     monkeypatch.setattr(LoginTries, "record_success", gone)
-    _, codes = await set_up(pool, factors, ada)
+    _, codes = await set_up(pool, factors, ada_id)
     assert len(codes) == RECOVERY_CODES
     monkeypatch.undo()
     half = await half_way(operators)
@@ -177,10 +169,10 @@ HELD_BY_NOBODY = "SELECT FROM operators FOR NO KEY UPDATE NOWAIT"
 
 @pytest.mark.parametrize("by", ["code", "link"])
 async def test_login_and_change_of_second_factor_lock_in_one_order(
-    pool: Pool, operators: Operators, factors: SecondFactors, ada: int, database_url: str, by: str
+    pool: Pool, operators: Operators, factors: SecondFactors, ada_id: int, database_url: str, by: str
 ) -> None:
     link = await create_login_link(database_url)
-    _, codes = await set_up(pool, factors, ada) if by == "code" else ("", ("",))
+    _, codes = await set_up(pool, factors, ada_id) if by == "code" else ("", ("",))
     half = await half_way(operators) if by == "code" else ""
     async with pool.acquire() as admin, admin.transaction():
         await admin.execute("LOCK TABLE operators IN SHARE ROW EXCLUSIVE MODE")
@@ -198,7 +190,7 @@ async def test_login_and_change_of_second_factor_lock_in_one_order(
 
 
 async def test_a_link_is_not_spent_for_a_login_that_never_was(
-    operators: Operators, ada: int, database_url: str, monkeypatch: pytest.MonkeyPatch
+    operators: Operators, ada_id: int, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def falls(*_: object, **__: object) -> None:
         raise StorageUnavailable("the connection is gone")
@@ -218,9 +210,9 @@ async def test_a_link_is_not_spent_for_a_login_that_never_was(
 
 @pytest.mark.control("S09", "S10")
 async def test_codes_are_guessed_no_faster_than_passwords(
-    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+    pool: Pool, operators: Operators, factors: SecondFactors, ada_id: int
 ) -> None:
-    key, _ = await set_up(pool, factors, ada)
+    key, _ = await set_up(pool, factors, ada_id)
     waits, last = [], ""
     for _ in range(6):
         # Who knows the password begins anew each time, and that takes no guess back.
@@ -241,9 +233,9 @@ async def test_codes_are_guessed_no_faster_than_passwords(
 
 @pytest.mark.control("S09", "S10")
 async def test_operator_with_second_factor_is_asked_instead_of_locked_out(
-    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+    pool: Pool, operators: Operators, factors: SecondFactors, ada_id: int
 ) -> None:
-    _, codes = await set_up(pool, factors, ada)
+    _, codes = await set_up(pool, factors, ada_id)
     for number in range(60):
         source = f"203.0.113.{number % 13}"
         assert await operators.log_in(name="ada", password=f"guess {number}", source=source) is None
@@ -278,9 +270,9 @@ async def test_second_factor_guesses_are_limited_except_at_known_places(pool: Po
 
 
 async def test_a_login_by_two_steps_leaves_no_failure_behind(
-    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+    pool: Pool, operators: Operators, factors: SecondFactors, ada_id: int
 ) -> None:
-    _, codes = await set_up(pool, factors, ada)
+    _, codes = await set_up(pool, factors, ada_id)
     for one in codes[:4]:
         half = await half_way(operators)
         assert isinstance(await factors.log_in(token=half, code=one, source="a"), str)
@@ -290,15 +282,15 @@ async def test_a_login_by_two_steps_leaves_no_failure_behind(
 
 @pytest.mark.control("S09")
 async def test_half_login_ends_by_age_new_password_and_lock(
-    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+    pool: Pool, operators: Operators, factors: SecondFactors, ada_id: int
 ) -> None:
-    key, _ = await set_up(pool, factors, ada)
+    key, _ = await set_up(pool, factors, ada_id)
     half = await half_way(operators)
     await pool.execute("UPDATE operator_steps SET expires_at = now()")
     with pytest.raises(NoSuchFactor):
         await factors.log_in(token=half, code=await one_time_code(pool, key), source="a")
     half = await half_way(operators)
-    await operators.set_password(ada, PASSWORD + " more", by="test")
+    await operators.set_password(ada_id, PASSWORD + " more", by="test")
     with pytest.raises(NoSuchFactor):
         await factors.log_in(token=half, code=await one_time_code(pool, key), source="a")
     with pytest.raises(NoSuchFactor):
@@ -313,18 +305,18 @@ async def test_half_login_ends_by_age_new_password_and_lock(
 
 @pytest.mark.control("S09", "S14")
 async def test_second_factor_removal_needs_code_or_shell_and_is_audited(
-    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+    pool: Pool, operators: Operators, factors: SecondFactors, ada_id: int
 ) -> None:
-    key, codes = await set_up(pool, factors, ada)
+    key, codes = await set_up(pool, factors, ada_id)
     with pytest.raises(WrongCode):
-        await factors.remove(ada, "000000", source="a")
-    assert await factors.remove(ada, await one_time_code(pool, key), source="a") is None
+        await factors.remove(ada_id, "000000", source="a")
+    assert await factors.remove(ada_id, await one_time_code(pool, key), source="a") is None
     assert isinstance(await operators.log_in(name="ada", password=PASSWORD, source="a"), str)
     with pytest.raises(NoSuchFactor):
-        await factors.remove(ada, codes[0], source="a")
-    await set_up(pool, factors, ada)
-    assert await reset_factor(pool, ada, by="command line")
-    assert not await reset_factor(pool, ada, by="command line")
+        await factors.remove(ada_id, codes[0], source="a")
+    await set_up(pool, factors, ada_id)
+    assert await reset_factor(pool, ada_id, by="command line")
+    assert not await reset_factor(pool, ada_id, by="command line")
     assert isinstance(await operators.log_in(name="ada", password=PASSWORD, source="a"), str)
     rows = await pool.fetch("SELECT actor, action FROM audit WHERE action LIKE 'second_factor.%' ORDER BY id")
     assert [tuple(row) for row in rows] == [
@@ -335,9 +327,9 @@ async def test_second_factor_removal_needs_code_or_shell_and_is_audited(
 
 
 async def test_another_secret_key_opens_nothing_and_says_so(
-    pool: Pool, operators: Operators, factors: SecondFactors, ada: int
+    pool: Pool, operators: Operators, factors: SecondFactors, ada_id: int
 ) -> None:
-    key, _ = await set_up(pool, factors, ada)
+    key, _ = await set_up(pool, factors, ada_id)
     other = SecondFactors(
         pool, operators=operators, encryption=lambda: Encryption(b"o" * 40), crash_point=ignore_crash_point
     )

@@ -27,7 +27,7 @@ UNTOLD = "SELECT count(*) FROM sessions WHERE person_kind IS NULL"
 
 
 @pytest.fixture(autouse=True)
-async def names_stay_sound(pool: Pool) -> AsyncIterator[None]:
+async def people_stay_sound(pool: Pool) -> AsyncIterator[None]:
     yield
     await expect_kept(pool, "shows another person")
 

@@ -35,7 +35,7 @@ async def reserve(
 
 
 @pytest.fixture
-def store(pool: Pool) -> PostgresTokenReservations:
+def reservations(pool: Pool) -> PostgresTokenReservations:
     return PostgresTokenReservations(pool, timezone="UTC")
 
 
@@ -56,16 +56,16 @@ async def test_calls_of_four_processes_never_exceed_the_cap(database_url: str, p
 
 
 async def test_settled_tokens_make_room_for_the_next_call(
-    database_url: str, pool: Pool, store: PostgresTokenReservations
+    database_url: str, pool: Pool, reservations: PostgresTokenReservations
 ) -> None:
-    first = await reserve(store, 50_000, 10_000)
+    first = await reserve(reservations, 50_000, 10_000)
     assert first is not None
     assert first[1] == 10_000
-    assert await reserve(store, 1_000, 600) is None
-    await store.settle_tokens(first[0], 60_000)
-    await store.settle_tokens(first[0], 60_000)
+    assert await reserve(reservations, 1_000, 600) is None
+    await reservations.settle_tokens(first[0], 60_000)
+    await reservations.settle_tokens(first[0], 60_000)
     assert await totals(pool) == (60_000, 0)
-    second = await reserve(store, 1_000, 100_000)
+    second = await reserve(reservations, 1_000, 100_000)
     assert second is not None
     assert second[1] == 39_000 // WEIGHT
     connection = await asyncpg.connect(database_url)
@@ -75,7 +75,7 @@ async def test_settled_tokens_make_room_for_the_next_call(
 
 
 async def test_new_day_begins_with_the_ledgers_unreserved_tokens(
-    pool: Pool, store: PostgresTokenReservations
+    pool: Pool, reservations: PostgresTokenReservations
 ) -> None:
     for model, cost in (("odd", None), ("priced", 7), ("demo", None)):
         await pool.execute(
@@ -84,14 +84,14 @@ async def test_new_day_begins_with_the_ledgers_unreserved_tokens(
                VALUES (1, 1, 'chat', $1, 600, 100, 300, 100, $2)""",
             model, cost,
         )  # fmt: skip
-    assert await reserve(store, 500, 600) is not None
+    assert await reserve(reservations, 500, 600) is not None
     assert await totals(pool) == (1_000 + WEIGHT * 100, 500 + WEIGHT * 600)
 
 
 async def test_reservation_of_a_dead_call_counts_in_full(
-    pool: Pool, store: PostgresTokenReservations
+    pool: Pool, reservations: PostgresTokenReservations
 ) -> None:
-    found = await reserve(store, 1_000, 2_000)
+    found = await reserve(reservations, 1_000, 2_000)
     assert found is not None
     jobs = PostgresJobs(pool)
     await pool.execute(AGED, TOKEN_CALL_SECONDS - 60)
@@ -100,7 +100,7 @@ async def test_reservation_of_a_dead_call_counts_in_full(
     await pool.execute(AGED, TOKEN_CALL_SECONDS + 1)
     await jobs.sweep_reservations()
     assert await totals(pool) == (11_000, 0)
-    await store.settle_tokens(found[0], 5)
+    await reservations.settle_tokens(found[0], 5)
     assert await totals(pool) == (11_000, 0), "a late end changes nothing"
 
 
@@ -108,8 +108,8 @@ async def test_reservation_of_a_dead_call_counts_in_full(
     "change", ["scopes = '{tokens,total}'", "contact_id = 1", "turn_no = 1", "job_id = 1", "slice_id = 1"]
 )
 async def test_database_refuses_tokens_among_money(
-    pool: Pool, store: PostgresTokenReservations, change: str
+    pool: Pool, reservations: PostgresTokenReservations, change: str
 ) -> None:
-    await reserve(store, 1_000, 2_000)
+    await reserve(reservations, 1_000, 2_000)
     with pytest.raises(asyncpg.CheckViolationError, match="reserved_tokens_stand_alone"):
         await pool.execute(f"UPDATE reservations SET {change}")
