@@ -64,6 +64,8 @@ TYPING_INTERVAL_SECONDS = 4.0
 """Seconds between typing indicators; Telegram shows each for five seconds."""
 TYPING_DELAY_SECONDS = 0.2
 """Seconds before the first typing indicator; a faster answer needs none."""
+TYPING_RETRY_SECONDS = 1.0
+"""Seconds until an indicator that the rate limits did not allow is tried again; their window is as long."""
 LAST_CALL_SECONDS = 5.0
 """Seconds to wait for a typing call under way when the indicator stops."""
 
@@ -542,8 +544,10 @@ class TypingIndicator:
                 outcome = await self._sender.send_typing(self._target)
                 if isinstance(outcome, ChatUnreachable | ChatClosed):
                     return
-                wanted = outcome.retry_after if isinstance(outcome, CallNotSent) else None
-                await self._pause(max(self._every, wanted or 0.0))
+                if isinstance(outcome, CallNotSent):
+                    await self._pause(max(TYPING_RETRY_SECONDS, outcome.retry_after or 0.0))
+                else:
+                    await self._pause(self._every)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
