@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import jwt
@@ -27,8 +28,10 @@ def signed(secret: bytes = SECRET, **changes: Any) -> str:
     return jwt.encode(claims(**changes), secret, algorithm="HS256")
 
 
-async def with_people(starter: Starter, verified: str = "optional", **config: Any) -> Server:
-    server = await starter.start(secret_key=SecretStr(KEY))
+async def with_people(
+    starter: Starter, verified: str = "optional", settings: Mapping[str, Any] | None = None, **config: Any
+) -> Server:
+    server = await starter.start(secret_key=SecretStr(KEY), **settings or {})
     await server.services.pool.execute(
         "UPDATE sites SET config = $1 WHERE name = 'default'", {"verified": verified, **config}
     )

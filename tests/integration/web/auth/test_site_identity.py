@@ -313,6 +313,22 @@ async def test_signing_in_and_out_on_an_open_socket(starter: Starter) -> None:
     assert await screen.closed() == 4401
 
 
+async def test_visitor_who_signs_in_and_out_keeps_the_cap_of_the_network(starter: Starter) -> None:
+    server = await with_people(starter, settings={"profile": "public", "trusted_proxies": "127.0.0.1"})
+    headers = {"X-Forwarded-For": "203.0.113.9", "Origin": server.url}
+    screen = Screen(socket=await server.client.ws_connect(f"{server.url}/ws", headers=headers))
+    await screen.send(hello())
+    await screen.until("welcome")
+    for identity in (signed(), None):
+        await screen.send({"t": "identify", "identity": identity})
+        await screen.until("welcome")
+    await screen.say("My parcel?", cid="c1")
+    await screen.until("run", state="done")
+    networks = await server.services.pool.fetchval("SELECT array_agg(network) FROM contacts WHERE anonymous")
+    assert len(set(networks)) == 1
+    assert None not in networks
+
+
 async def test_a_screen_that_comes_back_late_goes_by_its_own_token(starter: Starter) -> None:
     server = await with_people(starter)
     _, mine = await talked(server, identity=signed())
