@@ -55,7 +55,7 @@ from shared.core.ops.backups import (
     read_manifest,
     write_manifest,
 )
-from shared.core.values.errors import EvertalkError
+from shared.core.values.errors import EvertalkError, StorageUnavailable
 from shared.runtime import CrashPoint, build_crash_point, read_version
 
 FOLDERS = (WORKSPACES_FOLDER, "drafts", "mcp.json", KNOWN_FILE)
@@ -209,7 +209,7 @@ async def make_backup(
             (folder / FAILED_BACKUP_FILE).unlink(missing_ok=True)
     except FolderInUse:
         raise BackupFailed("another backup is being made there", advice="Wait until it has ended.") from None
-    except (OSError, DumpFailed, BadBackup) as error:
+    except (OSError, DumpFailed, BadBackup, StorageUnavailable) as error:
         _record_failure(folder, str(error))
         raise BackupFailed(f"no backup was made: {error}", advice=_advice(error)) from error
     except BackupFailed as error:

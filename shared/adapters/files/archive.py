@@ -88,10 +88,14 @@ def copy_archive(source: Path, folder: Path) -> Path:
 
 
 def find_folder_problem(folder: Path) -> FolderProblem | None:
-    """Return why a folder cannot take copies of backups: missing, or not writable; None if it can."""
-    if not folder.is_dir():
-        return "missing"
+    """Return why a folder cannot take copies of backups: "missing" or "denied"; None if it can.
+
+    It is denied if a test file cannot be written there, also on a full disk or below a folder that may not
+    be searched.
+    """
     try:
+        if not folder.is_dir():
+            return "missing"
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"evertalk")
     except OSError:

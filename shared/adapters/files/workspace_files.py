@@ -171,8 +171,13 @@ class WorkspaceFiles:
 
 
 def workspace_path(root: Path, folder: str) -> Path:
-    """Return the path of a workspace's folder; a relative one is below `root`, `~` is expanded."""
-    return root / Path(folder).expanduser()
+    """Return the path of a workspace's folder; a relative one is below `root`, `~` is expanded.
+
+    `~` with an unknown user stays as it is, so that the folder is one that is not there.
+    """
+    with contextlib.suppress(RuntimeError):
+        return root / Path(folder).expanduser()
+    return root / folder
 
 
 def read_workspace(path: Path) -> Workspace:

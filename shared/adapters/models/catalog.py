@@ -15,6 +15,7 @@ from datetime import UTC, date, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
@@ -60,6 +61,18 @@ _KEPT_HEADERS = frozenset(
     {"host", "connection", "content-length", "content-type", "content-encoding", "transfer-encoding"}
 )
 """Headers that the program sets for each request; an operator cannot set them."""
+
+
+def _check_address(address: str) -> str:
+    """Return the address; raise ValueError for one without a host, or with a malformed host or port."""
+    try:
+        parts = urlsplit(address)
+        is_usable = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise ValueError("this address has no usable host or port")
+    return address
 
 
 def _check_header(name: str) -> str:
@@ -297,7 +310,7 @@ class ModelForm(ConfigSection):
     name: Annotated[str, Field(min_length=1)]
     model: str | None = None
     wire: Wire = "messages"
-    base_url: Annotated[str, Field(pattern=_ADDRESS)] | None = None
+    base_url: Annotated[str, Field(pattern=_ADDRESS), AfterValidator(_check_address)] | None = None
     key_env: str | None = None
     prices: Annotated[list[PriceForm], BeforeValidator(_as_list)] | None = None
     window: Annotated[int, Field(ge=1)] | None = None

@@ -11,6 +11,7 @@ import pytest
 
 from shared.adapters.files.archive import (
     compute_digest,
+    find_folder_problem,
     finish_archive,
     open_archive,
     pack_folder,
@@ -147,3 +148,16 @@ def test_what_is_older_than_the_databases_own_log_goes(tmp_path: Path) -> None:
     file.add([erased(1, NOW - KEPT * 1.01), erased(2)])
     file.discard_old(now=NOW)
     assert file.read() == [erased(2)]
+
+
+def test_folder_for_copies_is_judged_wherever_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find_folder_problem(tmp_path) is None
+    assert find_folder_problem(tmp_path / "absent") == "missing"
+
+    def refuse(_: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    assert find_folder_problem(tmp_path / "closed" / "copies") == "denied"

@@ -44,6 +44,12 @@ def test_missing_folder_is_reported_and_empty(tmp_path: Path) -> None:
     assert found.problems == (f"{tmp_path / 'none'} is not there",)
 
 
+async def test_home_of_an_unknown_user_is_reported_and_empty(files: WorkspaceFiles) -> None:
+    found = files.load("~nosuchuser/notes")
+    assert (found.files, len(found.problems)) == ((), 1)
+    assert found.problems[0].endswith("~nosuchuser/notes is not there")
+
+
 def test_file_in_place_of_the_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "ada").write_text("I am no folder")
     assert read_workspace(tmp_path / "ada").problems
