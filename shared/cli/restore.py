@@ -70,11 +70,14 @@ def read_restore_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 async def run_restore(wish: argparse.Namespace, *, settings: Settings, say: PrintLine) -> int:
-    """Restore a backup into the embedded or the external database; return exit status 0, or 1 if a check
-    fails.
+    """Restore a backup into the embedded or the external database; return exit status 0, or 1 if restored
+    data fail a check.
 
-    The restored data are in place in both cases. Raises CannotRestore, BadBackup, EmbeddedServerFailed and
-    DumpFailed before anything is replaced.
+    The restored data are in place in both cases. Previous embedded data are kept in a folder, which a line
+    names; an external database must be empty. Raises CannotRestore, also if Evertalk runs with embedded
+    servers, BadBackup, EmbeddedServerFailed, DumpFailed, SchemaRefused, StorageUnavailable, TimeoutError,
+    OSError and errors of the migration. After an error while it is filled, an external database may hold
+    restored data.
     """
     into = restore_embedded if settings.embedded_postgres else restore_external
     path = wish.path.expanduser().absolute()

@@ -114,7 +114,10 @@ ChosenConversation = TypedDict("ChosenConversation", {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedConversation:
-    """Outcome of an action for one of several conversations."""
+    """Outcome of an action for one of several conversations.
+
+    Without an `error`, `changed` is False if the conversation was in that state already.
+    """
 
     session: UUID
     changed: bool

@@ -152,7 +152,9 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsaidItem:
-    """Fact of the conversation that the summary lacks."""
+    """Item of a summary's ledger, such as a fact or a promise, that still holds but is not in the summary's
+    text.
+    """
 
     id: str
     kind: str

@@ -116,9 +116,10 @@ async def find_by_key(request: web.Request, public_id: str | None) -> Known | No
 
 
 async def build_known(request: web.Request, reached: ApiSession) -> Known:
-    """Return the visitor to whom a conversation belongs.
+    """Return the visitor to whom a conversation belongs, for an API key or an operator who may access it.
 
-    On a public site the key gets a visitor's rights only.
+    On a public site the caller gets a visitor's rights only. A site that cannot be read counts as one
+    without configuration; off the web, the address id is NOWHERE. Raises StorageUnavailable.
     """
     row = VisitorRow(
         site=reached.site,

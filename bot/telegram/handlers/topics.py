@@ -50,9 +50,12 @@ class TopicConversations:
         return chat.is_private and (self._context.identity.has_topics or bool(chat.thread_id))
 
     async def open(self, chat: ChatRow, title: str) -> CallOutcome:
-        """Open a topic for a new conversation, and post a message in the topic and one in the chat.
+        """Open a topic for a new conversation, store it with the chat's settings, and post a message in the
+        topic and one in the chat.
 
-        An empty `title` is replaced after the first question. Return the outcome of Telegram's call.
+        An empty `title` is replaced after the first question. Return the outcome of opening the topic;
+        unless it is CallDone, nothing is stored. This method sends the person a notice of an
+        undecided outcome; after a refusal the caller answers. Raises StorageUnavailable.
         """
         texts, named = get_chat_texts(chat), " ".join(title.split())
         outcome = await self._context.sender.create_topic(

@@ -572,9 +572,11 @@ class _MeasuredText:
         return number >= 0 and self.blocks[number][0] < at < self.blocks[number][1]
 
     def make_part(self, start: int, cut: int) -> tuple[MessagePart, int]:
-        """Return the part up to `cut`, and the index at which the next part begins.
+        """Return the part from `start` to `cut`, and the index at which the next part begins; all in
+        characters.
 
-        The next part begins after whitespace, but keeps the indentation of code.
+        Whitespace before and after the cut becomes the part's `gap`; only the indentation of code begins the
+        next part.
         """
         end = cut
         while end > start + 1 and self.text[end - 1].isspace():

@@ -22,7 +22,8 @@ _SLIDE_TEXT, _SLIDE_BYTES, _CONTAINER = 0x0FA0, 0x0FA8, 0x0F
 def read_old_office(content: bytes, read: ReadFile, to_text: HtmlText) -> tuple[dict[str, Any], str]:
     """Return head and text of the DOC, XLS, PPT or MSG in a compound file.
 
-    The head has `mime` and `truncated`. Raises Refused if the file is locked or of another kind.
+    The head has `mime` and `truncated`. `read` gives the text of an MSG's attachments, `to_text` that of its
+    HTML. Raises Refused if the file is locked or of another kind, or any error that a broken file causes.
     """
     import olefile
 

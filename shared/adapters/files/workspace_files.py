@@ -30,7 +30,11 @@ OnChange = Callable[[str], None]
 
 
 class WorkspaceFiles:
-    """Workspaces, by folder: a name below `root` or an absolute path.
+    """Reader of agents' workspaces, which keeps their files as last read and reads them again after a
+    change.
+
+    A workspace is named by its folder: a name below `root`, or an absolute path; `~` is expanded. A folder
+    or file that cannot be read is no error, but one of the `problems`.
 
     Used from one event loop; `close` stops the watcher.
     """

@@ -133,9 +133,11 @@ class McpTool:
         return f"{self.borrowed.server}: {self.borrowed.name}"
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str | ToolOutput:
-        """Call the tool on its server.
+        """Call the tool on its server, after a wait for a server that is being started; return its output.
 
-        Raises ToolFailed if the server is not reached, or if it changed the tool without approval since.
+        Raises ToolFailed, with a sentence for the model, if the server is not reached, refuses, or is lost
+        during the call (the tool may have run), if the tool reports an error, or if a change of it is not
+        approved yet.
         """
         if self.link is None:
             raise ToolFailed(f"The server {self.borrowed.server} is not reached from here.")
@@ -149,7 +151,10 @@ class McpTool:
 
 
 class McpToolReviews(Protocol):
-    """Store of the approvals of changed tools, shared by all processes."""
+    """Store of servers' tool lists and of what is approved of them, shared by all processes.
+
+    Asked when a list arrives and at intervals, not when a tool runs. Raises StorageUnavailable.
+    """
 
     async def review(self, found: McpToolList, *, rule: McpApproval) -> ReviewedTools:
         """Store a server's present tool list under its approval rule, and return the reviewed tools."""

@@ -82,7 +82,10 @@ def list_unpriced(settings: Settings) -> tuple[str, ...]:
 
 
 def find_host(address: str | None) -> str:
-    """Return the host name of an address without port; "" if it has none or is None."""
+    """Return the host name of a URL, in lower case and without port; "" for None or without `//`.
+
+    Raises ValueError for a malformed address, such as `http://[::1`.
+    """
     return urlsplit(address or "").hostname or ""
 
 

@@ -21,9 +21,10 @@ _CHUNK_BYTES = 2**20
 
 
 def unpack_export(path: Path, target: Path) -> Path:
-    """Return the file with the messages: `path` itself, or the one in an archive, written to `target`.
+    """Return the file with the messages: `path` itself, or the one in a ZIP archive, written to `target`.
 
-    Raises ImportRefused for archives without messages, with a password, or that unpack to too much.
+    Raises ImportRefused for archives that are damaged, without messages, with a password, or that unpack to
+    too much, and OSError if the disk is full; a part of `target` may remain.
     """
     if not zipfile.is_zipfile(path):
         return path

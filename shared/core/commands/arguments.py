@@ -47,7 +47,7 @@ class Argument:
         return " or ".join(self.one_of) or self.typed.format(f"<{self.name}>")
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of the argument's value."""
+        """Return the JSON schema of the value: type and bounds or choices, without a description."""
         match self.kind:
             case "flag":
                 return {"type": "boolean"}

@@ -149,8 +149,10 @@ class CompactionBackoff:
     until_turn: int
 
     def holds(self, *, limit: int, model: str, pins: tuple[int, ...], turn: int) -> bool:
-        """Return whether the pause still applies to a session in this state; the limit may have changed by a
-        tenth.
+        """Return whether the pause still applies: same model and pins, and `turn` is below `until_turn`.
+
+        `turn` is the newest ended turn; `limit`, that of the budget, may differ by a tenth from that at the
+        start.
         """
         same = (self.model, self.pins) == (model, pins)
         near = abs(limit - self.limit) <= _SAME_LIMIT * self.limit

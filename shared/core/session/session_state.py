@@ -295,11 +295,11 @@ class ChangeRefused:
 
 
 def build_window_compaction(view: View, through_turn: int, *, flush_id: int | None) -> NewCompaction:
-    """Return a compaction of kind `window` that hides live turns up to `through_turn`, for the caller to
-    commit.
+    """Return a compaction of kind `window` that hides the live turns up to and including `through_turn`, for
+    the caller to commit.
 
     It keeps the present summary. `flush_id` is the memory flush before it, None without one. Raises
-    ValueError if no live entry has such a turn.
+    ValueError if no live entry is of these turns.
     """
     seqs = [entry.seq for entry in view.entries if entry.turn <= through_turn]
     head = view.head

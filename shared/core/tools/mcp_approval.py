@@ -94,7 +94,10 @@ def needs_approval(rule: McpApproval, *, could_write: bool, can_write: bool) -> 
 
 
 def find_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of tools that are new, different or missing in `after`, sorted; values are hashes."""
+    """Return the names of tools that were added, changed or removed between two lists of a server, sorted.
+
+    Both map names to hashes; whether a tool is approved does not matter, see `find_waiting`.
+    """
     return tuple(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))
 
 

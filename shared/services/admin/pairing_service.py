@@ -27,7 +27,9 @@ class AccessStore(Protocol):
 
 
 class EnrolledBot(Protocol):
-    """Telegram bot as the database knows it: its id and user name."""
+    """Telegram bot as the database knows it: Telegram's id of the bot, and its user name without `@`, "" if
+    unknown.
+    """
 
     @property
     def bot_id(self) -> int: ...

@@ -258,7 +258,8 @@ class SilentRequests:
     async def estimate_size(self, state: SessionState) -> int:
         """Return the estimated tokens of a request with the whole view, by the model's learned ratios.
 
-        Messages that the policy never sends are included, since a summary replaces them, too.
+        Messages that the policy never sends are included, since a summary replaces them, too; a compaction
+        must be smaller than this. Raises NoRoom if system text and tools leave no room for a conversation.
         """
         prepared = await self.build_next(replace(state, view=replace(state.view, frozen=None)))
         return prepared.read_scale(state.token_scale).size(prepared.estimates) + prepared.unsent

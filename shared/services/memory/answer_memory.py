@@ -97,7 +97,10 @@ class AnswerMemoryReader:
         self._timezone = timezone
 
     async def find_turn(self, session_id: int, seq: int) -> int | None:
-        """Return the turn of a message; None if the session does not have it."""
+        """Return the number of the turn of a message, for `read`.
+
+        None if the session has no such message, or if it was erased or is one of a tool.
+        """
         found = (await self._messages.load_messages(session_id, [seq])).get(seq)
         return None if found is None else found.turn
 

@@ -87,10 +87,12 @@ class HandoverRequestStore(Protocol):
 
 
 class OverdueHandoverStore(Protocol):
-    """Store of handovers whose time limit has passed.
+    """Store of handovers whose time limit has passed; both methods raise StorageUnavailable.
 
-    `list_overdue` returns at most 50 of them. `end_handover` returns the conversation to the assistant, and
-    None if that is not due any more.
+    `list_overdue` returns at most 50 of a channel, in these of its accounts or, for None, in all.
+    `end_handover` gives the conversation back to the assistant and returns its new state; None, without
+    effect, if it is not overdue any more for the same reason. It raises CannotHandOver for an unknown
+    session.
     """
 
     async def list_overdue(
@@ -143,7 +145,12 @@ class HandoverServiceStore(Protocol):
 
 
 class AskHumanTool:
-    """Tool that requests an operator, once per call; it reports a request that is already open."""
+    """Tool that requests an operator for the conversation, once per call.
+
+    If a request is already open, nothing is stored, and the result is that of a new one. Raises ToolFailed
+    in groups, without a person, if the turn is answered elsewhere, after PER_HOUR requests within an hour,
+    and if no operator can be asked for here.
+    """
 
     spec: ToolSpec = ASK_HUMAN
     idempotent = True

@@ -109,8 +109,10 @@ class ToolRounds:
             raise TurnStopped("")
 
     def count_tokens(self, reply: ModelReply, blocks: Sequence[Block], prepared: PreparedRequest) -> int:
-        """Return the tokens to store for a model's reply: the provider's count or the estimate, as the policy
-        says.
+        """Return the tokens to store for `blocks` of a model's reply, in estimated tokens.
+
+        If the policy says so, that is the provider's count divided by the model's ratio; else, and for a
+        reply with thinking or without a count, the estimate.
         """
         return prepared.policy.count_answer(
             blocks,

@@ -482,9 +482,10 @@ def render_within(column: str, hour: str) -> str:
 
 
 def render_recount(hour: str) -> str:
-    """Return SQL of common tables that count one hour from its tables, without its people.
+    """Return common table expressions, without `WITH`, that count one hour from its tables, without its
+    people.
 
-    `hour` is an SQL expression of the hour's beginning. The last common table is `counted`: one row with
+    `hour` is an SQL expression of the hour's beginning. The last one is `counted`: one row with
     RECOUNTED_COLUMNS.
     """
     return f"""

@@ -78,11 +78,12 @@ class PostgresHandovers(PoolStore):
 
     @store_method
     async def take_over(self, session_id: int, *, operator_id: int, name: str) -> Moved:
-        """Assign the conversation to this operator, requested or not; of two operators at once, one gets it.
+        """Assign the conversation to this operator, requested or not; the assistant falls silent.
 
-        Stores an event for the screens and an entry of the audit log; no effect if this operator already has
-        the conversation. `name` is the operator's login name. Raises TakenByOther if another operator has it,
-        and CannotHandOver for an unknown or archived session.
+        Of two operators at once, one gets it. Stores an event for the screens, which the caller announces,
+        and an entry of the audit log. If this operator already has it, nothing changes, and `event_seq` is
+        0. `name` is the operator's login name. Raises TakenByOther if another operator has it, and
+        CannotHandOver for a session that is unknown, archived or without an address.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             session = await _lock_session(connection, session_id)

@@ -93,7 +93,10 @@ _COLUMNS = "session_id, seq, turn_no, author, at, text"
 
 
 def build_like_pattern(word: SearchWord) -> str:
-    """Return a LIKE pattern of longer words that this word also finds; "" for none."""
+    """Return a LIKE pattern of the longer words that this word also finds; "" if it finds only itself.
+
+    Nothing is escaped: the word must have letters and digits only, as those of `search_words` have.
+    """
     return f"%{word.word}%" if word.letter else f"{word.word}%" if word.begins else ""
 
 

@@ -86,7 +86,11 @@ class AdminSession(AsyncSession):
 
 
 class AdminStore(PoolStore):
-    """Base of stores that use SQLModel; their methods raise asyncpg's exceptions, as those with SQL do."""
+    """Base of stores that use SQLModel; `_begin` yields the session of one transaction.
+
+    It raises asyncpg's exceptions in place of SQLAlchemy's, which `store_method` translates as in other
+    stores.
+    """
 
     def __init__(self, pool: Pool) -> None:
         async def lend(**_: object) -> LentConnection:

@@ -120,7 +120,11 @@ def build_keys(
 
 
 def address_key(address: str) -> dict[str, bytes]:
-    """Return the hashed key of the count for an address's network, under the name "address"."""
+    """Return the key of the count for an address's network, as `LoginTries` takes it, under the name
+    "address".
+
+    Alone it is for logins without a typed name: by link or identity provider.
+    """
     return {"address": _digest("address", network_of(address))}
 
 

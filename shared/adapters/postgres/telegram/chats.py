@@ -282,7 +282,11 @@ class PostgresTelegramChats(PoolStore):
 
     @store_method
     async def find_message(self, bot_id: int, chat_id: int, message_id: int) -> MessageRow | None:
-        """Return to which session, turn and entry a chat message belongs; None if it is unknown."""
+        """Return to which session and turn a chat message belongs; None if it is unknown.
+
+        `seq` is the entry of a person's message; a part of an answer has `part` instead, and its `seq` is
+        None.
+        """
         row = await self._pool.fetchrow(
             *_FIND_MESSAGE(bot_id=bot_id, chat_id=chat_id, message_id=message_id),
         )  # fmt: skip
