@@ -11,11 +11,13 @@ from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.turns.turn_sql import WARN_PERCENT
 
 NO_LIMIT = 2**62
-"""Stands for a cap that was there when a reservation was made, and is not any more."""
+"""Cap in place of one that was removed after a reservation was made, in micro-dollars."""
 UNBOUND_SECONDS = 270
-"""Half as long again as a picture may be made (`adapters.media.drawing`), for the way to the database."""
+"""Seconds after which a reservation without a turn is settled: a picture may take two thirds of them
+(`adapters.media.drawing`)."""
 TOKEN_CALL_SECONDS = 660
-"""All attempts for one answer take ten minutes (`Patience.total_seconds`), and a minute is for the database."""
+"""Seconds after which a call that reserved tokens is settled: ten minutes for all attempts of an answer
+(`Patience.total_seconds`), and one for the database."""
 
 SUMS = {
     "calls": "count(*)",

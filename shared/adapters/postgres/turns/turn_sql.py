@@ -13,9 +13,9 @@ from shared.core.session.turns import GUEST_NETWORK, SECRETARY_NETWORK
 from shared.core.values.money import LONG_LIFE, SHORT_LIFE
 
 WOKEN_ATTEMPTS = 20
-"""A turn that its provider does not take, though it answers others, is left to its own pace from then on."""
+"""Attempts of a turn up to which another turn's success makes it due; after them only its own pause does."""
 LONGEST_WAIT_SECONDS = 61
-"""No turn that waits for its provider is put back for longer: a minute, and what the commit took."""
+"""Most seconds that a turn waiting for its provider is put back: a minute, and one second for the commit."""
 TURN_TIMES = 21
 """Newest turns whose times show how quickly a person writes."""
 WARN_PERCENT = 80
@@ -112,7 +112,10 @@ SELECT e.seq, t.turn_no, e.at,
   FROM entries e JOIN turn_entries t USING (session_id, seq)
  WHERE e.session_id = :session_id AND e.dedupe_key = :dedupe_key
 """)
-"""The message with a known key; event 0 if it was edited since, for its event belongs to the newest wording."""
+"""Select the entry with a dedupe key; no row if the key is not stored.
+
+The event is 0 if the message was edited since: its event then belongs to the newest wording.
+"""
 STORED_AS = Named("""
 SELECT e.seq, t.turn_no, e.at,
        coalesce((SELECT event_seq FROM events v
@@ -121,7 +124,7 @@ SELECT e.seq, t.turn_no, e.at,
   FROM entries e JOIN turn_entries t USING (session_id, seq)
  WHERE e.session_id = :session_id AND e.seq = :seq
 """)
-"""The entry that holds a message which its channel has known before."""
+"""Select an entry by its number, in the form of `ACCEPT`; event 0 without an event `msg`."""
 
 FROZEN = Named(
     """
@@ -595,7 +598,7 @@ WITH s AS (
 )
 SELECT id FROM s
 """)
-"""Whole texts of results that are shortened, stored once each. Fenced by the turn's epoch."""
+"""Store whole texts of results that are shortened, once each; no row if another process has the turn."""
 
 OPEN_ARTIFACT = Named("""
 SELECT body FROM artifacts WHERE session_id = :session_id AND substr(sha256, 1, 6) = decode(:artifact, 'hex')
@@ -622,7 +625,10 @@ WITH s AS (
 )
 SELECT event_seq, now() AS at FROM s
 """)
-"""A turn put back with its reason and notice; the new epoch fences its process."""
+"""Put a turn back with its reason and notice; the new epoch fences its process.
+
+No row if another process has the turn.
+"""
 
 WAKE = Named(
     """
@@ -640,7 +646,10 @@ UPDATE sessions SET retry_at = now() WHERE id IN (SELECT id FROM mine)
 """,
     woken_attempts=WOKEN_ATTEMPTS,
 )
-"""Wake of waiting turns: each success wakes a few, so that a recovered provider is not flooded."""
+"""Make at most `limit` turns due that wait for these providers, oldest first.
+
+Each success wakes a few, so that a recovered provider is not flooded.
+"""
 
 REQUEST_STOP = Named("""
 WITH s AS (
@@ -653,7 +662,10 @@ WITH s AS (
 )
 SELECT count(*) FROM t
 """)
-"""Wish to stop the running turn; one that waits for its provider is due at once."""
+"""Mark the running turn as to be stopped, and select how many that is, 0 or 1.
+
+A turn that waits for its provider becomes due at once.
+"""
 
 LET_GO = Named("""
 WITH s AS (
@@ -662,7 +674,10 @@ WITH s AS (
 UPDATE sessions SET leased_by = NULL, retry_at = now(), turn_epoch = turn_epoch + 1
  WHERE id IN (SELECT id FROM s)
 """)
-"""Several are locked in the order in which everybody locks them."""
+"""Release the leases of sessions that this process holds, and make their turns due.
+
+Rows are locked in the order of their ids, as in all statements that lock several sessions.
+"""
 
 HELD = Named("""
 SELECT s.id, t.stop_requested
@@ -684,4 +699,7 @@ SELECT s.id FROM turns t JOIN sessions s ON s.id = t.session_id AND t.turn_no = 
          SELECT FROM addresses a WHERE a.id = t.address_id AND a.account = ANY (:accounts)))
  ORDER BY t.session_id LIMIT :limit
 """)
-"""Sessions with an unanswered turn, by the index of open turns."""
+"""Select at most `limit` sessions of a channel with a due turn that no living process has, by session id.
+
+`accounts` limits them to these bots or sites; null means all. It reads the index of open turns.
+"""
