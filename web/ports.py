@@ -29,9 +29,10 @@ class TurnService(SessionAnswerer, Protocol):
     """Service that stores messages and runs turns, as far as the web uses it."""
 
     async def accept_and_claim(self, inbound: Inbound) -> Accepted:
-        """Store a message and, if no other turn is due, claim its turn.
+        """Store a message and claim its turn if that is possible at once; return the message's numbers.
 
-        The caller must call `answer` next. Raises BadInput and StorageUnavailable.
+        A message whose `dedupe_key` is stored is not added again. The caller must call `answer` next,
+        whether the turn was claimed or not. Raises BadInput, SessionMoved and StorageUnavailable.
         """
         ...
 
@@ -98,9 +99,10 @@ class FileUploads(Protocol):
     async def receive(
         self, request: web.Request, session_id: int, name: str, limits: ClientLimits, address: str
     ) -> Attached:
-        """Store an upload, and return it; an equal file of the same conversation is not stored again.
+        """Store an upload, and return it.
 
-        Raises HttpRefusal, RateLimited, StorageUnavailable and TimeoutError.
+        If the conversation has a file with the same bytes, that one is renamed to `name` and returned.
+        Raises HttpRefusal, RateLimited, RecordingTooLong, StorageUnavailable and TimeoutError.
         """
         ...
 

@@ -114,9 +114,10 @@ ChosenConversation = TypedDict("ChosenConversation", {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedConversation:
-    """Outcome of an action for one of several conversations.
+    """Outcome of resolve, assign, snooze or label for one of several conversations.
 
-    Without an `error`, `changed` is False if the conversation was in that state already.
+    `error` and `reason` are present only if it was refused. `changed` False without `error` means that the
+    conversation was in that state already; `snooze` and `label` count as a change each time.
     """
 
     session: UUID

@@ -80,7 +80,10 @@ class NoteVersionsFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedNote:
-    """Added note; `redacted` is true if a secret was removed from it."""
+    """Result of adding a note: the note, null if it cannot be shown.
+
+    `changed` is false if it was stored already; `redacted` is true if a secret was removed from the text.
+    """
 
     note: FoundNoteShown | None
     changed: bool

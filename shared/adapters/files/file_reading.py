@@ -134,7 +134,12 @@ async def read_text_document(
     most_chars: int = MOST_TEXT_CHARS,
     languages: tuple[str, ...] = (),
 ) -> Document | NotRead:
-    """Return a plain text file as a document, cut at `most_chars`; NotRead if it is empty or no text."""
+    """Return a plain text file as a document, cut at `most_chars`; NotRead if it is empty or no text.
+
+    If its encoding is in doubt, `opened` sends it to the sandbox process, with `languages` of the sender as
+    hints; a guessed encoding is named in a first line. Raises what `opened` raises, such as SenderThrottled
+    and TimeoutError.
+    """
     try:
         decoded = await decode_file(content, opened=opened, languages=languages)
     except NotText:

@@ -17,9 +17,11 @@ MOST_PARTS = 200
 
 
 def convert_output(result: Any) -> ToolOutput:
-    """Return a result's text and pictures for a model; other parts become a note in the text.
+    """Return a result's text and pictures for a model, cut at MOST_PARTS parts and MOST_CHARS characters.
 
-    Raises ToolFailed with the text if the result is marked as an error.
+    Text of embedded resources is included; links, sounds and other parts become a note in the text.
+    Structured content is used if there is no text. Raises ToolFailed with the text if the result is marked
+    as an error.
     """
     texts: list[str] = []
     images: list[ToolImage] = []

@@ -217,7 +217,11 @@ class _NotedCall:
             self._record("gen_ai.client.token.usage", tokens, attributes)
 
     def end(self, *, error: str = "") -> None:
-        """Record the duration of the call, and the kind of error that ended it."""
+        """Record the call's duration and its time to the first chunk in the histograms; the span is ended
+        elsewhere.
+
+        `error` is the class of the exception that ended the call, "" for a success.
+        """
         attributes = {**self._common, "error.type": error} if error else self._common
         self._record("gen_ai.client.operation.duration", self._clock() - self._began, attributes)
         if self._first_chunk_seconds is not None:

@@ -119,9 +119,10 @@ class NoteVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteResult:
-    """Result of a change; `note` is the note as stored now, None if there is none.
+    """Result of a change to a note; `outcome` says what was done or why not.
 
-    `payload` is the event for clients, None if nothing changed.
+    `note` is the stored note: the new, archived, known or newer one; None if there is none to name.
+    `payload` is the event for clients, already stored; None if this call changed nothing.
     """
 
     outcome: NoteOutcome

@@ -283,7 +283,11 @@ class CompactionStored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRefused:
-    """Refusal to undo or restore a compaction, as a value: `reason` for the program, `advice` for people."""
+    """Refusal of undo, restore, `/new` or a separator, as a value: the context is unchanged.
+
+    `reason` is for the program, and selects the text in the person's language; `advice` is that text in
+    English.
+    """
 
     reason: Literal[
         "nothing_to_undo", "crosses_new", "crosses_separator", "crosses_window", "would_not_fit",

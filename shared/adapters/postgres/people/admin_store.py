@@ -64,7 +64,11 @@ class LentConnection(PoolStore):
 
 
 class AdminSession(AsyncSession):
-    """SQLAlchemy session of one transaction; rows read in it keep their values after its end."""
+    """SQLAlchemy session of one transaction, which AdminStore begins and ends; stores never create it
+    directly.
+
+    Rows read in it keep their values after its end.
+    """
 
     async def driver(self) -> Any:
         """Return the asyncpg connection, for SQL in the same transaction, which is begun if needed."""

@@ -94,7 +94,12 @@ class Source:
 
     @property
     def whole(self) -> Named:
-        """Statement for the sums of `base`, and the part of them after a position."""
+        """Statement for all sums by `base`, and for those of the rows after the position `after`, given as
+        text.
+
+        It returns one JSON object: `all` and `tail`, each with the sums by name. Only for a source with
+        `base`.
+        """
         told = ", ".join(f"'{name}', {term}" for name, term in self.sums.items())
         later = f"{self.place} > :after::text::{self.kind}"
         tail = f"SELECT json_build_object({told}) FROM {self.table} WHERE {later}"
