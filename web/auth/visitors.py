@@ -318,8 +318,10 @@ class Visitors:
             return self._build_known(site, row, key=hello.token)
         if site.config.verified == "required" and cookie is None:
             raise IdentityRequired
-        token = cookie or generate_token()
-        is_known = cookie is not None and await self._store.find(cookie, network=network) is not None
+        found = None if cookie is None else await self._store.find(cookie, network=network)
+        if found is not None and found.site != site.name:
+            cookie = found = None  # a token of another site opens nothing here
+        token, is_known = cookie or generate_token(), found is not None
         if not (hello.begin or is_known or site.config.verified == "required"):
             raise NobodyYet(site, self._find_audience(site.audience))
         row = await self._find_or_create(token, site, hello.tz, network=network, wait=wait)
@@ -335,7 +337,7 @@ class Visitors:
             identity = self._read(site, signed)
         except IdentityExpired as expired:
             row = await self._store.find(key) if key is not None and wire.is_token(key) else None
-            if row is None or not row.identified or row.place != expired.place:
+            if row is None or row.site != site.name or not row.identified or row.place != expired.place:
                 raise
             return self._build_known(site, row, key=key or "")
         return await self._sign_in(site, identity, key=key, tz=tz)

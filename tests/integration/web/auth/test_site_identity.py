@@ -421,6 +421,26 @@ async def test_another_sites_signature_and_token_are_strangers_here(starter: Sta
     assert still["session"] == theirs["session"]
 
 
+@pytest.mark.control("S08")
+@pytest.mark.parametrize("begin", [True, None])
+async def test_cookie_with_token_of_another_site_opens_a_new_conversation(
+    starter: Starter, begin: bool | None
+) -> None:
+    server = await with_people(starter)
+    await server.services.pool.execute(
+        "INSERT INTO sites (name, agent_id, config) SELECT 'other', agent_id, config FROM sites"
+    )
+    server.process.visitors.forget_sites()
+    _, theirs = await talked(server, site="other")
+    screen = await server.connect(cookie=f"evertalk_visitor={theirs['token']}")
+    await screen.send(hello(begin=begin))
+    mine = await screen.until("welcome")
+    assert mine["session"] != theirs["session"]
+    assert texts(mine) == []
+    _, still = await server.greet(site="other", token=theirs["token"])
+    assert still["session"] == theirs["session"]
+
+
 @pytest.mark.parametrize("identity", [7, ["x"], {"a": 1}, True])
 async def test_an_identity_that_is_no_text_is_a_bad_hello(server: Server, identity: Any) -> None:
     assert await refused(server, identity=identity) == ("bad_frame", 4400)
