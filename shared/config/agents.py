@@ -57,7 +57,10 @@ Dollars = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
 class ConfigSection(BaseModel):
-    """Section of an agent's config; unknown keys and values of another type are refused."""
+    """Base of sections of an agent's config, a site's config and the models file; immutable.
+
+    Unknown keys and values of another type raise pydantic's ValidationError; an int may stand for a float.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

@@ -338,8 +338,10 @@ class _RateWindow:
         self._moments.append(now)
 
     def move(self, taken_at: float, now: float) -> None:
-        """Move a call from its start to `now`, the time of its response, since Telegram may count it that
+        """Replace the start of a call by `now`, the time of its response, since Telegram may count it that
         late.
+
+        If the start is no longer among the times, `now` is added nevertheless.
         """
         if taken_at in self._moments:
             self._moments.remove(taken_at)

@@ -230,7 +230,10 @@ class ReplyDraft:
         self._not_before = now + max(self._interval, retry_after or 0.0)
 
     def end(self) -> None:
-        """Make no more edits and messages."""
+        """Ask for no more edits and messages, for good; one under way is not stopped.
+
+        `wants_bubble` returns False from now on, `next_edit` and `get_next_edit_time` None.
+        """
         self._ended = True
 
     @property

@@ -85,7 +85,9 @@ class HeartbeatThread:
 
     @property
     def silent_seconds(self) -> float:
-        """Age in seconds of the newest written heartbeat."""
+        """Age in seconds of the newest written heartbeat, from its beginning; before the first, of this
+        object.
+        """
         return time.monotonic() - self.last_beat
 
     @property

@@ -249,8 +249,9 @@ class Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotSent:
-    """Outcome of a send: not delivered; it may be retried.
+    """Outcome of a send: failed, so it may be retried.
 
+    An HTTP receiver may have it nevertheless, such as after a timeout; it knows repetitions by the key.
     `code` is explained by `advice_of`; `retry_after` is the receiver's wish in seconds, None if it has none.
     """
 

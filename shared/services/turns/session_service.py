@@ -571,8 +571,9 @@ class SessionService:
         return True
 
     async def list_unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]:
-        """Return the sessions of a channel that have a due, unclaimed turn; empty if this process is
-        overloaded.
+        """Return at most 100 sessions of a channel, by id, whose due turn no living process has.
+
+        Empty if this process is overloaded.
 
         First makes turns due: ends overdue handovers, starts due reminders and demo messages, and wakes turns
         whose provider answers again. `accounts` restricts handovers, reminders and the result to some

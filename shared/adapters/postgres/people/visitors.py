@@ -188,8 +188,9 @@ class PostgresVisitors(PoolStore):
     ) -> VisitorRow | None:
         """Create an anonymous visitor with session and address, opened by `token` for YEARS.
 
-        If two tabs send the same new token at once, both get the same visitor. `timezone` is an IANA name and
-        `network` a hash of the client's network, None if unknown. Returns None if there is no such site.
+        A token that is valid already creates nothing: its visitor is returned, even one of another site. So
+        two tabs that send the same new token get the same visitor. `timezone` is an IANA name and `network`
+        a hash of the client's network, None if unknown. Otherwise returns None if there is no such site.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(

@@ -344,10 +344,11 @@ class PostgresSecretary(PoolStore):
 
     @store_method
     async def approve(self, draft: CustomerDraft, *, own_text: str | None = None) -> Decision:
-        """Approve an open draft, so that it is sent; `own_text` is sent in its place unless it is None.
+        """Approve a draft that is open or uncertain, so that it is sent; an uncertain one is sent again.
 
-        Returns "approved", or the reason why that had no effect. An uncertain draft can be approved too, and
-        is sent again.
+        `own_text` is sent in its place; None leaves the text. Returns "approved", also without effect if the
+        draft was approved before, whose text then stays. Any other decision is the reason why there was no
+        effect.
         """
         found = await self._pool.fetchval(
             *_APPROVE(session_id=draft.session_id, turn=draft.turn, own_text=own_text)

@@ -658,7 +658,11 @@ class PostgresTurns(PoolStore):
         await self._allowance.renew_slices(worker_id=worker_id, caps=caps, call_micro=call_micro)
 
     async def return_allowance(self) -> None:
-        """Return the unspent budget of this process before it ends. Raises StorageUnavailable."""
+        """Return the unspent budget of this process, which must begin no more turns; repeating it has no
+        effect.
+
+        Not one transaction: after an error a part is returned, and the rest once the process counts as dead.
+        """
         await self._allowance.release_all()
 
     @store_method
