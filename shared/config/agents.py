@@ -249,6 +249,8 @@ def describe_problem(
         return f"{where}: must be {context['expected']}, not {_quote(given)}{near}"
     if detail["type"] == "string_pattern_mismatch":
         return f"{where}: {patterns[context['pattern']]}"
+    if detail["type"] == "value_error":
+        return f"{where}: {context['error']}"
     if detail["type"] in ("string_too_long", "too_long"):
         return f"{where}: {told}; this has {len(given):,}"
     return f"{where}: {told}, not {_quote(given)}"

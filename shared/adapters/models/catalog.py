@@ -15,12 +15,11 @@ from datetime import UTC, date, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from shared.config.agents import ConfigSection, describe_problem
-from shared.config.fields.kinds import read_secrets
+from shared.config.fields.kinds import WebAddress, read_secrets
 from shared.config.settings import Settings
 from shared.core.values.money import price_on
 from shared.ports import ModelCard, Prices
@@ -52,7 +51,6 @@ _USUAL_TOKENS = 1.10
 Opus 4.7 and later count about 1.3 times the bundled vocabulary.
 """
 _SNAPSHOT = re.compile(r"-20\d{6}$")
-_ADDRESS, _ADDRESS_IN_WORDS = r"^https?://", "must begin with http:// or https://"
 Wait = Annotated[float, Field(ge=1, le=600, strict=False)]
 """Seconds to wait, 1 to 600; a whole answer may take ten minutes."""
 KEY_PLACE = "{key}"
@@ -61,18 +59,6 @@ _KEPT_HEADERS = frozenset(
     {"host", "connection", "content-length", "content-type", "content-encoding", "transfer-encoding"}
 )
 """Headers that the program sets for each request; an operator cannot set them."""
-
-
-def _check_address(address: str) -> str:
-    """Return the address; raise ValueError for one without a host, or with a malformed host or port."""
-    try:
-        parts = urlsplit(address)
-        is_usable = bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_usable = False
-    if not is_usable:
-        raise ValueError("this address has no usable host or port")
-    return address
 
 
 def _check_header(name: str) -> str:
@@ -310,7 +296,7 @@ class ModelForm(ConfigSection):
     name: Annotated[str, Field(min_length=1)]
     model: str | None = None
     wire: Wire = "messages"
-    base_url: Annotated[str, Field(pattern=_ADDRESS), AfterValidator(_check_address)] | None = None
+    base_url: WebAddress | None = None
     key_env: str | None = None
     prices: Annotated[list[PriceForm], BeforeValidator(_as_list)] | None = None
     window: Annotated[int, Field(ge=1)] | None = None
@@ -340,7 +326,7 @@ def _entry(raw: Any, at: str) -> ModelEntry:
         raise ModelsFileBroken(f"{at}: prices must stand in the order of their days (`from`)")
     return ModelEntry(
         name=form.name, model=form.model or "", wire=form.wire,
-        base_url=(form.base_url or "").rstrip("/") or None, key_env=form.key_env or None, window=form.window,
+        base_url=form.base_url, key_env=form.key_env or None, window=form.window,
         prices=prices[0] if prices else None, later_prices=tuple(prices or ())[1:],
         max_output=form.max_output, capabilities=form.capabilities,
         able={one: can for one, can in able.items() if can is not None},
@@ -351,5 +337,5 @@ def _entry(raw: Any, at: str) -> ModelEntry:
     )  # fmt: skip
 
 
-_PATTERNS = {_ADDRESS: _ADDRESS_IN_WORDS, _NAME: _NAME_IN_WORDS, _VALUE: _VALUE_IN_WORDS}
+_PATTERNS = {_NAME: _NAME_IN_WORDS, _VALUE: _VALUE_IN_WORDS}
 _FORMS: dict[tuple[str, ...], type[BaseModel]] = {(): ModelForm, ("prices", "0"): PriceForm}

@@ -84,7 +84,7 @@ def list_unpriced(settings: Settings) -> tuple[str, ...]:
 def find_host(address: str | None) -> str:
     """Return the host name of a URL, in lower case and without port; "" for None or without `//`.
 
-    Raises ValueError for a malformed address, such as `http://[::1`.
+    The address must be a valid URL, as those of the settings and of the models file are.
     """
     return urlsplit(address or "").hostname or ""
 
