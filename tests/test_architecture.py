@@ -907,8 +907,6 @@ OVERRIDDEN_FIXTURES = {
     "sends_alerts", "serving_options", "tolerated", "wire",
 }  # fmt: skip
 """Small values, and rows, that a module overrides for a fixture of a conftest, such as `app`."""
-REPEATED_FIXTURES = 0
-"""Definitions of fixtures whose name another fixture has, too; the number may only fall."""
 
 
 def test_a_fixture_name_has_one_definition() -> None:
@@ -919,8 +917,7 @@ def test_a_fixture_name_has_one_definition() -> None:
             if name not in OVERRIDDEN_FIXTURES:
                 found.setdefault(name, []).append(f"{path.relative_to(ROOT)}:{line} defines {name} again")
     repeated = [place for places in found.values() for place in places[1:]]
-    assert len(repeated) <= REPEATED_FIXTURES, "\n".join(repeated)
-    assert len(repeated) == REPEATED_FIXTURES, f"lower REPEATED_FIXTURES to {len(repeated)}"
+    assert not repeated, "\n".join(repeated)
 
 
 def test_repeated_fixture_is_found() -> None:

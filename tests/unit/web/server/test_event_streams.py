@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from unittest.mock import Mock
 
 import pytest
 from aiohttp import web
@@ -20,9 +21,8 @@ async def test_stalled_client_is_written_to_once(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(web.StreamResponse, "write", stall)
     monkeypatch.setattr("web.server.event_stream.SEND_SECONDS", 0.01)
-    request = make_mocked_request("GET", "/")
-    assert request.transport is not None
-    request.transport.is_closing.return_value = False  # type: ignore[attr-defined]
+    transport = Mock(is_closing=Mock(return_value=False))
+    request = make_mocked_request("GET", "/", transport=transport)
     stream = EventStream(request, request_id="r", headers={})
     await stream.send("token", {"text": "one"})
     await stream.send("token", {"text": "two"})
