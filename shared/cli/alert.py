@@ -36,8 +36,8 @@ async def run_alert(
 ) -> int:
     """Store a test alert and wait for its outcomes; return exit status 0 if every target received it, else 1.
 
-    The running Evertalk sends it, so that the whole way is tested. Outcomes are printed after `wait_seconds`
-    at most.
+    The running Evertalk sends it, so that the whole way is tested. Outcomes are printed within
+    `wait_seconds` seconds.
     """
     async with open_stores(database_url) as stores:
         store, service = stores.alerts, build_operator_services(stores).alerts

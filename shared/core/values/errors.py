@@ -1,6 +1,6 @@
 """Errors that Evertalk raises on purpose.
 
-EvertalkError                     has a code and advice; people see the advice only
+EvertalkError                     has a code for programs, a sentence and advice for people
 ├── NotFound                      an operator named an object that does not exist
 ├── BadInput                      the input cannot be used; nothing was stored
 │   ├── EmptyMessage

@@ -298,11 +298,9 @@ class PostgresJobs(PoolStore):
 
     @store_method
     async def find_compaction(self, job: JobClaim) -> Mapping[str, Any] | None:
-        """Return the outcome of the compaction that an earlier attempt at this job committed;
+        """Return the outcome of the compaction that an earlier attempt at this job committed.
 
-        None without one.
-
-        It has the keys compaction (its id), kind, before and after (tokens), and turns.
+        It has the keys compaction (its id), kind, before and after (tokens), and turns. None without one.
         """
         row = await self._pool.fetchrow(*sql.COMPACTION_OF(session_id=job.session_id, job_id=job.id))
         return None if row is None else dict(row)

@@ -324,7 +324,7 @@ BOUNDS = Named("""
 SELECT coalesce(min(seq), 0) AS first, coalesce(max(seq), 0) AS last FROM turn_entries
  WHERE session_id = :session_id AND turn_no > :after_turn AND turn_no <= :through_turn
 """)
-"""Select the first and last entry number of the turns after `after_turn` through `through_turn`;
+"""Select the first and last entry number of the turns after `after_turn` through `through_turn`.
 
-0 without any.
+Both are 0 without any.
 """

@@ -109,11 +109,10 @@ class PostgresMcpToolLists(PoolStore):
 
     @store_method
     async def approve(self, server: str, *, mark: str, by: str) -> bool:
-        """Approve all waiting tools of a server, and append that to the audit log;
+        """Approve all waiting tools of a server, and append that to the audit log.
 
-        `by` is the operator's name.
-
-        Returns False, without effect, if none waits or if they are no longer those that `mark` identifies.
+        `by` is the operator's name. Returns False, without effect, if none waits or if they are no longer
+        those that `mark` identifies.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             rows = await connection.fetch(*_OF_SERVER(server=server))

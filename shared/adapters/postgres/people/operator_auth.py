@@ -238,12 +238,11 @@ class Operators(PoolStore):
 
     @store_method
     async def authenticate(self, token: str, *, present: bool = True) -> SignedIn | None:
-        """Return the operator of a session token;
+        """Return the operator of a session token.
 
-        None if it is unknown or expired, or the operator is disabled.
-
-        A session expires after SESSION_HOURS, or after IDLE_MINUTES without a request. `present` False, for
-        refreshes without a person, does not count as a request.
+        None if it is unknown or expired, or if the operator is disabled. A session expires after
+        SESSION_HOURS, or after IDLE_MINUTES without a request. `present` False, for refreshes without a
+        person, does not count as a request.
         """
         row = await self._pool.fetchrow(
             *_AUTHENTICATE(token_hash=hash_secret(token), present=present),

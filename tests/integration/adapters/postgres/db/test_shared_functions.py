@@ -57,3 +57,13 @@ async def test_smaller_cap_of_deployment_and_agent_holds(pool: Any) -> None:
         "SELECT * FROM spending_caps($1, $2, 17, 4, false, NULL, NULL)", CAPS.limits, config
     )
     assert {row["scope"]: row["cap"] for row in rows} == {"contact:17": 1, "session:4": 3, "total": 4}
+
+
+async def test_traits_of_a_session_are_planned_as_a_part_of_their_statement(pool: Any) -> None:
+    rows = await pool.fetch(
+        """EXPLAIN SELECT traits.* FROM sessions s
+             CROSS JOIN LATERAL session_traits(s.id, s.contact_id, true) traits WHERE s.id = 1"""
+    )
+    plan = "\n".join(row[0] for row in rows)
+    assert "Function Scan" not in plan
+    assert "addresses" in plan
