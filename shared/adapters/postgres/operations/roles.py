@@ -43,6 +43,10 @@ SECRET = frozenset(
     }
 )  # fmt: skip
 """Tables with hashes and sealed secrets, which `readonly` cannot read."""
+VIEWS_OF_TABLES = {"entries": "entry_rows", "turn_context_audit": "audit_rows"}
+"""Views that a role may use as it may use their table."""
+READ_VIEWS = ("session_summaries", "turns_unknown_to_their_holder")
+"""Views that every role reads; a view of SECRET tables may not be among them."""
 
 
 def list_privileges(role: Role, table: str) -> Sequence[str]:
@@ -143,9 +147,9 @@ def _grants(names: Mapping[Role, str]) -> Iterator[str]:
             if may := list_privileges(role, table):
                 yield f"GRANT {', '.join(may)} ON {table} TO {names[role]};"
     for role in roles:
-        for view, table in (("entries", "entry_rows"), ("turn_context_audit", "audit_rows")):
+        for view, table in VIEWS_OF_TABLES.items():
             yield f"GRANT {', '.join(list_privileges(role, table))} ON {view} TO {names[role]};"
-    yield f"GRANT SELECT ON alembic_version, session_summaries TO {three};"
+    yield f"GRANT SELECT ON {', '.join(('alembic_version', *READ_VIEWS))} TO {three};"
     for table in PARTITIONED:
         # Rows without a month partition are stored here, and deleted when they are too old.
         yield f"GRANT SELECT, DELETE ON {MONTHS_OF[table]}_other TO {app};"

@@ -20,7 +20,9 @@ from shared.adapters.postgres.operations.roles import (
     ALL,
     ONLY_ADDED,
     ONLY_ERASED,
+    READ_VIEWS,
     SECRET,
+    VIEWS_OF_TABLES,
     Role,
     list_privileges,
     render_roles_sql,
@@ -33,11 +35,10 @@ from tests.conftest import DatabaseServer
 from tests.kit.app_driver import running_app, settings_for, visit
 from tests.kit.catalogue import load_columns
 from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.statements import find_statements
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 _prefixes = count(1)
-SHORT = {"entries": "entry_rows", "turn_context_audit": "audit_rows"}
-"""A view may do what its table may."""
 ROLES: tuple[Role, ...] = ("app", "erase", "migrate", "readonly")
 
 FORBIDDEN = (
@@ -97,7 +98,7 @@ async def test_each_role_may_do_with_each_table_what_the_matrix_says(with_roles:
     assert set(RULES) == set(await load_columns(with_roles.url))
     connection = await asyncpg.connect(with_roles.url)
     for role in ROLES:
-        for table in (*RULES, *SHORT):
+        for table in (*RULES, *VIEWS_OF_TABLES):
             may = [
                 privilege
                 for privilege in (*ALL, "TRUNCATE", "REFERENCES", "TRIGGER")
@@ -106,7 +107,7 @@ async def test_each_role_may_do_with_each_table_what_the_matrix_says(with_roles:
                 )
             ]
             owner = ["TRUNCATE", "REFERENCES", "TRIGGER"] if role == "migrate" else []
-            assert may == [*list_privileges(role, SHORT.get(table, table)), *owner], (role, table)
+            assert may == [*list_privileges(role, VIEWS_OF_TABLES.get(table, table)), *owner], (role, table)
     for role in ROLES:
         rights = await connection.fetchrow(
             "SELECT rolsuper, rolbypassrls, rolcreaterole, rolcreatedb, rolreplication FROM pg_roles "
@@ -116,6 +117,49 @@ async def test_each_role_may_do_with_each_table_what_the_matrix_says(with_roles:
         assert rights is not None
         assert not any(rights.values())
     await connection.close()
+
+
+@pytest.mark.control("S39")
+async def test_each_role_reads_the_views(with_roles: House) -> None:
+    connection = await asyncpg.connect(with_roles.url)
+    found = await connection.fetch(
+        "SELECT relname FROM pg_class WHERE relkind = 'v' AND relnamespace = 'public'::regnamespace"
+    )
+    assert {row["relname"] for row in found} == {*VIEWS_OF_TABLES, *READ_VIEWS}
+    secret = await connection.fetch(
+        "SELECT DISTINCT r.ev_class::regclass::text AS view FROM pg_depend d "
+        "JOIN pg_rewrite r ON r.oid = d.objid WHERE d.refobjid = ANY ($1::text[]::regclass[])",
+        sorted(SECRET),
+    )
+    assert secret == []
+    for role in ROLES:
+        for view in READ_VIEWS:
+            assert await connection.fetchval(
+                "SELECT has_table_privilege($1, $2, 'SELECT')", f"{with_roles.prefix}_{role}", view
+            ), (role, view)
+    await connection.close()
+
+
+@pytest.mark.control("S39")
+async def test_the_app_has_the_right_to_each_statement_of_the_stores(
+    with_roles: House, app_role: Connection
+) -> None:
+    refused = {}
+    for name, statement in find_statements().items():
+        transaction = app_role.transaction()
+        await transaction.start()
+        try:
+            if ".privacy.erasure" in name:
+                await app_role.execute(f"SET LOCAL ROLE {with_roles.prefix}_erase")
+            await app_role.execute(f"PREPARE asked AS {statement.sql}")
+            nulls = ", ".join(["NULL"] * (len(statement.rehearse()) - 1))
+            await app_role.execute(f"EXPLAIN EXECUTE asked{f' ({nulls})' if nulls else ''}")
+        except asyncpg.InsufficientPrivilegeError as error:
+            refused[name] = str(error)
+        finally:
+            await transaction.rollback()
+            await app_role.execute("DEALLOCATE ALL")
+    assert refused == {}
 
 
 @pytest.mark.control("S39")
@@ -211,7 +255,7 @@ async def test_the_whole_program_works_as_a_role_that_owns_nothing(
         await guest.run_due_jobs()
         assert await guest.one("SELECT count(*) FROM erasures WHERE state = 'done'") == 1
         assert await guest.one("SELECT count(*) FROM entries WHERE blocks::text LIKE '%Ingrid%'") == 0
-    connection = await asyncpg.connect(with_roles.url)
+    connection = await asyncpg.connect(with_roles.of("app"))
     assert await check_invariants(connection) == []
     await connection.close()
 
