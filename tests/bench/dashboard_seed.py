@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from shared.adapters.postgres.dashboard.read_models_sql import CONTEXT_PCT, NEAR_PCT
-from shared.adapters.postgres.db.listing import LIST_ALL
+from tests.kit.dashboard.listing import LIST_ALL
 from tests.kit.dashboard.seed import ADD_UP
 
 _log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import asyncpg
 
-from shared.adapters.postgres.db.listing import COLUMNS, TRUTH
 from shared.adapters.postgres.turns.spend_sql import RECORD_CALLS
+from tests.kit.dashboard.listing import UPDATE_ALL
 
 ADD_UP = "INSERT INTO session_spend" + RECORD_CALLS.text.partition("INSERT INTO session_spend")[2]
 """End of a statement that adds the ledger rows of its part `u` to what their conversations spent."""
@@ -110,10 +110,7 @@ async def a_session(
 
 async def listed(connection: Connection) -> None:
     """Bring the list of sessions up to date, as the worker does within seconds."""
-    names, values = ", ".join(COLUMNS), ", ".join(f"x.{name}" for name in COLUMNS)
-    await connection.execute(
-        f"UPDATE session_list l SET ({names}) = ROW({values}) FROM ({TRUTH}) x WHERE l.id = x.id"
-    )
+    await connection.execute(UPDATE_ALL)
 
 
 async def talk(connection: Connection, seeded: Seeded, *, turns: int, answer: str = "") -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 
-_HELD = "EXISTS (SELECT FROM workers w WHERE w.id = d.leased_by AND worker_is_alive(w))"
-"""Condition that a living worker performs the duty `d`."""
-_QUICK = "set_config('synchronous_commit', 'off', true)"
-"""Setting by which commits do not wait for the disk; a claim lost in a crash is simply made again."""
+# Commits of claims and ends do not wait for the disk: a claim lost in a crash is simply made again.
 # One worker performs a duty at a time, and once in each period: the claim sets the next time. Times lie on
 # whole periods, as those of arq's cron jobs. A worker that claims a duty it already holds has lost track of
 # it.
-_CLAIM = Named(f"""
+_CLAIM = Named("""
 INSERT INTO duties AS d (name, seconds, due_at, leased_by, epoch, started_at)
 VALUES (:name, :seconds::int,
         to_timestamp((floor(extract(epoch FROM now()) / :seconds::int) + 1) * :seconds::int),
@@ -20,14 +17,15 @@ ON CONFLICT (name) DO UPDATE
    SET seconds = excluded.seconds, due_at = excluded.due_at, leased_by = excluded.leased_by,
        epoch = d.epoch + 1, started_at = now()
  WHERE (d.due_at <= now() OR d.leased_by IS NOT NULL OR d.due_at > excluded.due_at)
-   AND (d.leased_by IS NULL OR d.leased_by = excluded.leased_by OR NOT {_HELD})
-RETURNING epoch, {_QUICK}
+   AND (d.leased_by IS NULL OR d.leased_by = excluded.leased_by OR NOT EXISTS (
+        SELECT FROM workers w WHERE w.id = d.leased_by AND worker_is_alive(w)))
+RETURNING epoch, set_config('synchronous_commit', 'off', true)
 """)
 """Claim a due duty for one worker in each period.
 
 The epoch invalidates the claim of one that took too long.
 """
-_END = Named(f"""
+_END = Named("""
 UPDATE duties
    SET leased_by = NULL, duration_ms = :duration_ms, runs = runs + 1,
        failed_runs = failed_runs + (:error::text <> '')::int,
@@ -35,18 +33,20 @@ UPDATE duties
        succeeded_at = CASE WHEN :error::text = '' THEN now() ELSE succeeded_at END,
        last_error = left(:error::text, 500), due_at = CASE WHEN :more::boolean THEN now() ELSE due_at END
  WHERE name = :name AND epoch = :epoch
-RETURNING {_QUICK}
+RETURNING set_config('synchronous_commit', 'off', true)
 """)
 """Record the end of a run whose claim is still valid; `more` makes the duty due at once."""
 # After a clock was set back, due times may be too far away: none is further than a period.
-_OVERDUE = Named(f"""
+_OVERDUE = Named("""
 SELECT n.name FROM unnest(:names::text[]) AS n(name) LEFT JOIN duties d ON d.name = n.name
  WHERE d.name IS NULL
     OR d.leased_by IS NULL
        AND (d.due_at <= now() - make_interval(secs => :patience::float8)
             OR d.due_at > now() + make_interval(secs => d.seconds))
-    OR d.leased_by IS NOT NULL AND NOT {_HELD}
+    OR d.leased_by IS NOT NULL AND NOT EXISTS (
+       SELECT FROM workers w WHERE w.id = d.leased_by AND worker_is_alive(w))
 """)
+"""Select names of duties that no living worker performs in time, or that are not stored yet."""
 
 
 class PostgresDuties(PoolStore):

@@ -21,7 +21,7 @@ from time import monotonic
 from typing import Any
 
 from shared.adapters.postgres.db.pool import Connection, Named, Pool, Record, store_method
-from shared.core.ops.latency import BUCKETS, LEAST_MS, MOST_MS
+from shared.core.ops.latency import BUCKETS
 
 ROWS_AT_ONCE = 2_000
 """Maximum rows of one table that one transaction counts; the next transaction counts more at once."""
@@ -38,7 +38,7 @@ LEDGER = "cost_micro", "input_tokens", "cache_read_tokens", "cache_write_tokens"
 CALLS = ("calls", "unknown_calls", *LEDGER)
 """Columns of `hourly_stats` about calls of models; `unknown_calls` counts those without a known cost."""
 ADDED = ("messages", "people", "new_today", "answers", "errors", *CALLS, "summaries", "handovers")
-"""Columns of `hourly_stats` that a count increases by a number, in the order of the statement that adds."""
+"""Columns of `hourly_stats` that a count increases by a number."""
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class _Look:
         """Delete the rows of another time zone, and recent ones that an older version has written."""
         if await self._connection.fetchval(*_HAS_OTHER_ZONE(zone=self._zone)):
             await self._connection.execute(_FORGET_HOURS)
-        await self._connection.execute(_DROP_FOREIGN)
+        await self._connection.execute(*_DROP_FOREIGN())
 
     async def count_new(self) -> bool:
         """Count waiting rows; return whether a portion was full, so that more may wait."""
@@ -118,8 +118,8 @@ class _Look:
             await self._count_open(),
             await self._count_jobs(),
             await self._count_calls(),
-            await self._count_rows("compactions", "summaries"),
-            await self._count_rows("handovers", "handovers"),
+            await self._count_rows("compactions", "summaries", _NEW_SUMMARIES),
+            await self._count_rows("handovers", "handovers", _NEW_HANDOVERS),
         ]
         await self._count_people()
         await self._add()
@@ -172,8 +172,9 @@ class _Look:
                 sums[name] += row[name]
         return await self._move_mark("usage", rows)
 
-    async def _count_rows(self, source: str, name: str) -> bool:
-        rows = await self._connection.fetch(*_NEW_ROWS[source](zone=self._zone, limit=ROWS_AT_ONCE))
+    async def _count_rows(self, source: str, name: str, new: Named) -> bool:
+        """Count new rows of the table `source` in the column `name`; return whether the portion was full."""
+        rows = await self._connection.fetch(*new(zone=self._zone, limit=ROWS_AT_ONCE))
         for row in rows:
             self._deltas[row["hour"]].sums[name] += row["counts"]
         return await self._move_mark(source, rows)
@@ -204,11 +205,12 @@ class _Look:
         for row in rows:
             delta = self._deltas[row["hour"]]
             await self._connection.execute(
-                _ADD,
-                row["hour"],
-                _merge_counts(row["first_tokens"], delta.first_tokens),
-                _merge_jobs(row["jobs"], delta.jobs),
-                *(delta.sums[name] for name in ADDED),
+                *_ADD(
+                    hour=row["hour"],
+                    first_tokens=_merge_counts(row["first_tokens"], delta.first_tokens),
+                    jobs=_merge_jobs(row["jobs"], delta.jobs),
+                    **{name: delta.sums[name] for name in ADDED},
+                )
             )
         self._deltas.clear()
 
@@ -237,7 +239,7 @@ class _Look:
         return before
 
     async def _count_whole_hour(self, hour: datetime) -> None:
-        await self._connection.execute(f"SET LOCAL statement_timeout = {int(WHOLE_HOUR_SECONDS * 1000)}")
+        await self._connection.execute(*_SET_TIMEOUT(milliseconds=str(int(WHOLE_HOUR_SECONDS * 1000))))
         values = {"zone": self._zone, "hour": hour}
         await self._connection.execute(*COUNT_HOUR(**values), timeout=WHOLE_HOUR_SECONDS)
         await self._connection.execute(*_FORGET_OPEN_OF_HOUR(hour=hour))
@@ -270,66 +272,58 @@ def _merge_jobs(jobs: Mapping[str, Sequence[int]], added: Mapping[str, tuple[int
 
 
 _ALONE = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.hourly_stats'))"
-_KEPT = "interval '24 months'"
-"""Time for which the ledger is stored; earlier hours cannot be counted."""
-_RECENT = "interval '50 hours'"
+_SET_TIMEOUT = Named("SELECT set_config('statement_timeout', :milliseconds, true)")
+_KEPT_MONTHS = 24
+"""Months for which the ledger is stored; earlier hours cannot be counted."""
+_RECENT_HOURS = 50
 """Age of hours that a worker of an older version may still count."""
 _HAS_OTHER_ZONE = Named("SELECT zone <> :zone FROM hourly_stats ORDER BY hour DESC LIMIT 1")
 _FORGET_HOURS = """
 WITH h AS (DELETE FROM hourly_stats), p AS (DELETE FROM hour_people), o AS (DELETE FROM hour_open)
 UPDATE hour_marks SET since = NULL WHERE source = 'turns'
 """
-_DROP_FOREIGN = f"""
-DELETE FROM hourly_stats WHERE hour > now() - {_RECENT} AND added_at IS DISTINCT FROM counted_at
-"""
+_DROP_FOREIGN = Named(
+    """
+DELETE FROM hourly_stats
+ WHERE hour > now() - :recent_hours * interval '1 hour' AND added_at IS DISTINCT FROM counted_at
+""",
+    recent_hours=_RECENT_HOURS,
+)
 
-_HAPPENED = """
-(t.channel <> 'import' AND NOT EXISTS (
-   SELECT FROM forks f WHERE f.session_id = t.session_id AND t.turn_no <= f.through_turn))
-"""
-"""Condition that turn `t` was answered here: neither imported nor copied by a fork."""
-_TURN = f"""
-       (t.state = 'answered' AND t.error_code IS NULL AND {_HAPPENED})::int AS is_answered,
-       (t.state = 'failed' AND t.error_code IS DISTINCT FROM 'erased' AND {_HAPPENED})::int AS is_failed,
-       CASE WHEN t.first_token_ms IS NOT NULL AND t.ended_at IS NOT NULL THEN
-         width_bucket(ln(greatest(t.first_token_ms, 1)), ln({LEAST_MS}), ln({MOST_MS}), {BUCKETS})
-       END AS bucket,
-       (SELECT count(*) FROM turn_entries te JOIN entry_rows e USING (session_id, seq)
-         WHERE te.session_id = t.session_id AND te.turn_no = t.turn_no AND e.author = 'person'
-           AND {_HAPPENED})::int
-       AS messages
-"""
-"""Columns with the numbers by which a turn `t` is counted."""
 # The rows are written by the transactions that end the turns: a row that can be seen has its turns with it.
 _TAKE_ENDED = Named("""
 DELETE FROM hour_turns WHERE ctid = ANY (ARRAY(SELECT ctid FROM hour_turns LIMIT :limit))
 RETURNING session_id, after_turn, through_turn
 """)
-_FED = """unnest(:session_id::bigint[], :after_turn::bigint[], :through_turn::bigint[])
-       AS f(session_id, after_turn, through_turn)"""
-_ENDED_TURNS = Named(f"""
+_ENDED_TURNS = Named("""
 SELECT t.session_id, t.turn_no, date_trunc('hour', t.opened_at, :zone) AS hour, s.contact_id,
-       o.messages AS counted,{_TURN}
-  FROM {_FED}
-  JOIN turns t ON t.session_id = f.session_id AND t.turn_no > f.after_turn AND t.turn_no <= f.through_turn
+       o.messages AS counted, t.is_answered, t.is_failed, t.bucket, t.messages
+  FROM unnest(:session_id::bigint[], :after_turn::bigint[], :through_turn::bigint[])
+       AS f(session_id, after_turn, through_turn)
+  JOIN turn_counts t
+    ON t.session_id = f.session_id AND t.turn_no > f.after_turn AND t.turn_no <= f.through_turn
   JOIN sessions s ON s.id = t.session_id
   LEFT JOIN hour_open o ON o.session_id = t.session_id AND o.turn_no = t.turn_no
  WHERE t.ended_at IS NOT NULL
 """)
 """Select ended turns of a batch, with the messages that were counted before they ended."""
-_CLOSE_OPEN = Named(f"""
-DELETE FROM hour_open o USING {_FED}
+_CLOSE_OPEN = Named("""
+DELETE FROM hour_open o
+ USING unnest(:session_id::bigint[], :after_turn::bigint[], :through_turn::bigint[])
+       AS f(session_id, after_turn, through_turn)
  WHERE o.session_id = f.session_id AND o.turn_no > f.after_turn AND o.turn_no <= f.through_turn
 """)
 # A turn that was just counted as ended is no longer open in the same snapshot.
-_OPEN_TURNS = Named(f"""
-SELECT t.session_id, t.turn_no, t.hour, s.contact_id, o.messages AS counted,
-       EXISTS (SELECT FROM hourly_stats n WHERE n.hour = t.hour) AS is_kept,{_TURN}
-  FROM (SELECT x.*, date_trunc('hour', x.opened_at, :zone) AS hour FROM turns x
-         WHERE x.ended_at IS NULL AND (x.session_id, x.turn_no) > (
+_OPEN_TURNS = Named("""
+SELECT t.session_id, t.turn_no, x.hour, s.contact_id, o.messages AS counted,
+       EXISTS (SELECT FROM hourly_stats n WHERE n.hour = x.hour) AS is_kept,
+       t.is_answered, t.is_failed, t.bucket, t.messages
+  FROM (SELECT session_id, turn_no, date_trunc('hour', opened_at, :zone) AS hour FROM turns
+         WHERE ended_at IS NULL AND (session_id, turn_no) > (
                (SELECT open_session FROM hour_marks WHERE source = 'turns'),
                (SELECT open_turn FROM hour_marks WHERE source = 'turns'))
-         ORDER BY x.session_id, x.turn_no LIMIT :limit) t
+         ORDER BY session_id, turn_no LIMIT :limit) x
+  JOIN turn_counts t ON t.session_id = x.session_id AND t.turn_no = x.turn_no
   JOIN sessions s ON s.id = t.session_id
   LEFT JOIN hour_open o ON o.session_id = t.session_id AND o.turn_no = t.turn_no
  ORDER BY t.session_id, t.turn_no
@@ -351,39 +345,44 @@ RETURNING kind, date_trunc('hour', ended_at, :zone) AS hour, done, failed
 """)
 
 
-def _render_new(source: str, at: str, told: str) -> Named:
-    """Return the statement for rows that are not counted: those above the edge, except counted ones."""
-    return Named(f"""
-SELECT x.id, date_trunc('hour', x.{at}, :zone) AS hour, {told}
-  FROM {source} x
- WHERE x.id > (SELECT edge FROM hour_marks WHERE source = '{source}')
-   AND x.id NOT IN (SELECT unnest(above) FROM hour_marks WHERE source = '{source}')
+_NEW_CALLS = Named("""
+SELECT x.id, date_trunc('hour', x.at, :zone) AS hour, 1 AS calls,
+       (x.cost_micro IS NULL)::int AS unknown_calls,
+       coalesce(x.cost_micro, 0) AS cost_micro, coalesce(x.input_tokens, 0) AS input_tokens,
+       coalesce(x.cache_read_tokens, 0) AS cache_read_tokens,
+       coalesce(x.cache_write_tokens, 0) AS cache_write_tokens, coalesce(x.output_tokens, 0) AS output_tokens
+  FROM usage x
+ WHERE x.id > (SELECT edge FROM hour_marks WHERE source = 'usage')
+   AND x.id NOT IN (SELECT unnest(above) FROM hour_marks WHERE source = 'usage')
  ORDER BY x.id LIMIT :limit
 """)
-
-
-_NEW_CALLS = _render_new(
-    "usage",
-    "at",
-    "1 AS calls, (x.cost_micro IS NULL)::int AS unknown_calls, "
-    + ", ".join(f"coalesce(x.{name}, 0) AS {name}" for name in LEDGER),
-)
-_NEW_ROWS = {
-    "compactions": _render_new(
-        "compactions",
-        "created_at",
-        "(x.kind IN ('summary', 'digest') AND x.trigger <> 'fork')::int AS counts",
-    ),
-    "handovers": _render_new("handovers", "asked_at", "1 AS counts"),
-}
+"""Select calls of models that are not counted: those above the edge, except counted ones."""
+_NEW_SUMMARIES = Named("""
+SELECT x.id, date_trunc('hour', x.created_at, :zone) AS hour,
+       (x.kind IN ('summary', 'digest') AND x.trigger <> 'fork')::int AS counts
+  FROM compactions x
+ WHERE x.id > (SELECT edge FROM hour_marks WHERE source = 'compactions')
+   AND x.id NOT IN (SELECT unnest(above) FROM hour_marks WHERE source = 'compactions')
+ ORDER BY x.id LIMIT :limit
+""")
+"""Select compactions that are not counted, with 1 for a summary that was made here, else 0."""
+_NEW_HANDOVERS = Named("""
+SELECT x.id, date_trunc('hour', x.asked_at, :zone) AS hour, 1 AS counts
+  FROM handovers x
+ WHERE x.id > (SELECT edge FROM hour_marks WHERE source = 'handovers')
+   AND x.id NOT IN (SELECT unnest(above) FROM hour_marks WHERE source = 'handovers')
+ ORDER BY x.id LIMIT :limit
+""")
+"""Select hand-overs that are not counted."""
 _GUARD_SECONDS = 10
 """Seconds from taking a row's number until its transaction counts as running; statements may take nine."""
 # All numbers through the former `next_edge` are settled once each transaction that ran then has ended: one
 # that is not counted by now will never be seen. After a restore the transactions are another server's.
-_MOVE_MARK = Named(f"""
+_MOVE_MARK = Named(
+    """
 WITH m AS (
   SELECT *, m.above || :ids::bigint[] AS seen,
-         NOT :full::boolean AND abs(extract(epoch FROM clock_timestamp() - m.next_at)) > {_GUARD_SECONDS}
+         NOT :full::boolean AND abs(extract(epoch FROM clock_timestamp() - m.next_at)) > :guard_seconds
            AND (m.next_writer <= pg_snapshot_xmin(pg_current_snapshot())
                 OR m.next_writer > pg_snapshot_xmax(pg_current_snapshot())) AS is_settled
     FROM hour_marks m WHERE m.source = :source
@@ -397,8 +396,10 @@ UPDATE hour_marks h
        next_writer = CASE WHEN m.is_settled THEN pg_snapshot_xmax(pg_current_snapshot())
                           ELSE m.next_writer END,
        next_at = CASE WHEN m.is_settled THEN clock_timestamp() ELSE m.next_at END
-  FROM m WHERE h.source = m.source AND m.seen <> '{{}}'
-""")
+  FROM m WHERE h.source = m.source AND m.seen <> '{}'
+""",
+    guard_seconds=_GUARD_SECONDS,
+)
 """Move the mark to rows before which no running transaction can still insert one."""
 
 _ADD_PEOPLE = Named("""
@@ -424,126 +425,100 @@ SELECT hour, sum(people)::int AS people, sum(new_today)::int AS new_today FROM (
 
 The result is the same in any order of the hours.
 """
-# A day that is being counted backwards keeps its people until its first hour is reached.
-_PRUNE_PEOPLE = Named(f"""
+_PRUNE_PEOPLE = Named(
+    """
 DELETE FROM hour_people WHERE ctid = ANY (ARRAY(
   SELECT p.ctid FROM hour_people p
-   WHERE p.hour < now() - interval '{PEOPLE_DAYS} days'
+   WHERE p.hour < now() - :people_days * interval '1 day'
      AND (p.hour > (SELECT min(hour) FROM hourly_stats) + interval '26 hours'
           OR (SELECT min(hour) FROM hourly_stats) <= (SELECT since FROM hour_marks WHERE source = 'turns'))
    ORDER BY p.hour LIMIT :limit))
-""")
+""",
+    people_days=PEOPLE_DAYS,
+)
+"""Delete people of hours older than PEOPLE_DAYS.
+
+A day that is being counted backwards keeps its people until its first hour is reached.
+"""
 _LOCK_HOURS = Named("""
 SELECT hour, first_tokens, jobs FROM hourly_stats
  WHERE hour = ANY (:hours::timestamptz[]) ORDER BY hour FOR UPDATE
 """)
-_ADD = f"""
-UPDATE hourly_stats SET first_tokens = $2, jobs = $3, counted_at = now(), added_at = now(),
-       {", ".join(f"{name} = {name} + ${at}" for at, name in enumerate(ADDED, 4))}
- WHERE hour = $1
-"""
+_ADD = Named("""
+UPDATE hourly_stats
+   SET first_tokens = :first_tokens, jobs = :jobs, counted_at = now(), added_at = now(),
+       messages = messages + :messages, people = people + :people, new_today = new_today + :new_today,
+       answers = answers + :answers, errors = errors + :errors, calls = calls + :calls,
+       unknown_calls = unknown_calls + :unknown_calls, cost_micro = cost_micro + :cost_micro,
+       input_tokens = input_tokens + :input_tokens,
+       cache_read_tokens = cache_read_tokens + :cache_read_tokens,
+       cache_write_tokens = cache_write_tokens + :cache_write_tokens,
+       output_tokens = output_tokens + :output_tokens, summaries = summaries + :summaries,
+       handovers = handovers + :handovers
+ WHERE hour = :hour
+""")
+"""Add numbers to the row of an hour, and replace its first tokens and jobs."""
 _TOUCH = Named("""
 UPDATE hourly_stats SET counted_at = now(), added_at = now() WHERE hour = date_trunc('hour', now(), :zone)
 """)
 
 # Rows have no gap: the newest one says where to begin, and the oldest one how far the past is counted.
-_UNCOUNTED = Named(f"""
+_UNCOUNTED = Named(
+    """
 SELECT min(h) FROM (
   SELECT DISTINCT date_trunc('hour', x, :zone) AS h
     FROM (SELECT max(hour) AS newest FROM hourly_stats) n,
-         generate_series(least(coalesce(n.newest, now()), now() - {_RECENT}), now() + interval '1 hour',
-                         interval '1 hour') x) hours
+         generate_series(least(coalesce(n.newest, now()), now() - :recent_hours * interval '1 hour'),
+                         now() + interval '1 hour', interval '1 hour') x) hours
  WHERE h <= now()
    AND h NOT IN (SELECT s.hour FROM (SELECT hour FROM hourly_stats WHERE hour <= now()
                                       ORDER BY hour DESC LIMIT 60) s)
    AND h >= coalesce((SELECT min(hour) FROM hourly_stats), date_trunc('hour', now(), :zone))
-""")
+""",
+    recent_hours=_RECENT_HOURS,
+)
 """Select the oldest recent hour without a row; NULL if there is none."""
 _SINCE = "SELECT since FROM hour_marks WHERE source = 'turns'"
 _SET_SINCE = Named("UPDATE hour_marks SET since = :since WHERE source = 'turns'")
-_FIRST_HOUR = Named(f"""
-SELECT date_trunc('hour', greatest(now() - {_KEPT}, least(
+_FIRST_HOUR = Named(
+    """
+SELECT date_trunc('hour', greatest(now() - :kept_months * interval '1 month', least(
          now(), (SELECT created_at FROM sessions ORDER BY id LIMIT 1),
          (SELECT at FROM usage ORDER BY id LIMIT 1),
          (SELECT opened_at FROM turns ORDER BY session_id, turn_no LIMIT 1))), :zone)
-""")
+""",
+    kept_months=_KEPT_MONTHS,
+)
+"""Select the hour of the oldest row that is counted, within the months of the ledger; now without rows."""
 _BEFORE_ALL = Named("""
 SELECT date_trunc('hour', min(hour) - interval '1 minute', :zone) FROM hourly_stats
 HAVING min(hour) > :since::timestamptz
 """)
 
 
-def render_within(column: str, hour: str) -> str:
-    """Return the SQL condition that a time column is within the hour that begins at `hour`.
-
-    Both arguments are SQL expressions; the end of the hour is excluded.
-    """
-    return f"{column} >= {hour} AND {column} < {hour}::timestamptz + interval '1 hour'"
-
-
-def render_recount(hour: str) -> str:
-    """Return common table expressions, without `WITH`, that count one hour from its tables, without its
-    people.
-
-    `hour` is an SQL expression of the hour's beginning. The last one is `counted`: one row with
-    RECOUNTED_COLUMNS.
-    """
-    return f"""
-t AS MATERIALIZED (
-  SELECT t.*, {_TURN} FROM turns t WHERE {render_within("t.opened_at", hour)}
-), u AS (
-  SELECT count(*) AS calls, count(*) FILTER (WHERE cost_micro IS NULL) AS unknown_calls,
-         {", ".join(f"coalesce(sum({name}), 0)::bigint AS {name}" for name in LEDGER)}
-    FROM usage WHERE {render_within("at", hour)}
-), b AS (SELECT bucket, count(*)::int AS n FROM t WHERE bucket IS NOT NULL GROUP BY 1
-), j AS (
-  SELECT kind, count(*) FILTER (WHERE state = 'done') AS done,
-         count(*) FILTER (WHERE state = 'dead') AS failed
-    FROM (SELECT kind, state FROM jobs WHERE state = 'done' AND {render_within("ended_at", hour)}
-          UNION ALL SELECT kind, state FROM jobs WHERE state = 'dead' AND NOT outcome ? 'cancelled'
-             AND last_error <> '' AND {render_within("ended_at", hour)}) x GROUP BY 1
-), counted AS (
-  SELECT (SELECT coalesce(sum(messages), 0) FROM t)::bigint AS messages,
-         (SELECT coalesce(sum(is_answered), 0) FROM t)::bigint AS answers,
-         (SELECT coalesce(sum(is_failed), 0) FROM t)::bigint AS errors,
-         coalesce((SELECT array_agg(coalesce(n, 0) ORDER BY x.bucket)
-            FROM generate_series(0, {BUCKETS + 1}) x(bucket) LEFT JOIN b ON b.bucket = x.bucket
-           WHERE EXISTS (SELECT FROM b)), '{{}}')::int[] AS first_tokens,
-         u.*, (SELECT count(*) FROM compactions
-                WHERE kind IN ('summary', 'digest') AND trigger <> 'fork'
-                  AND {render_within("created_at", hour)}) AS summaries,
-         (SELECT count(*) FROM handovers WHERE {render_within("asked_at", hour)}) AS handovers,
-         coalesce((SELECT jsonb_object_agg(kind, jsonb_build_array(done, failed)) FROM j), '{{}}') AS jobs
-    FROM u
-)"""
-
-
-RECOUNTED_COLUMNS = (
-    "messages", "answers", "errors", "first_tokens", *CALLS, "summaries", "handovers", "jobs",
-)  # fmt: skip
-"""Columns of `hourly_stats` that `render_recount` counts; people and new people are counted elsewhere."""
-COUNT_HOUR = Named(f"""
-WITH {render_recount(":hour")}
-INSERT INTO hourly_stats (zone, hour, counted_at, added_at, {", ".join(RECOUNTED_COLUMNS)})
-SELECT :zone, :hour, now(), now(), {", ".join(RECOUNTED_COLUMNS)} FROM counted
+COUNT_HOUR = Named("""
+INSERT INTO hourly_stats (zone, hour, counted_at, added_at, messages, answers, errors, first_tokens, calls,
+                          unknown_calls, cost_micro, input_tokens, cache_read_tokens, cache_write_tokens,
+                          output_tokens, summaries, handovers, jobs)
+SELECT :zone, :hour, now(), now(), c.messages, c.answers, c.errors, c.first_tokens, c.calls,
+       c.unknown_calls, c.cost_micro, c.input_tokens, c.cache_read_tokens, c.cache_write_tokens,
+       c.output_tokens, c.summaries, c.handovers, c.jobs
+  FROM recount_hour(:hour) c
 """)
 """Insert the row of the hour that begins at `hour`, counted from its tables, without its people.
 
 `zone` is the time zone of the hours. Fails with a unique violation if the hour has a row.
 """
 _FORGET_OPEN_OF_HOUR = Named("DELETE FROM hour_open WHERE hour = :hour")
-_KEEP_OPEN_OF_HOUR = Named(f"""
+_KEEP_OPEN_OF_HOUR = Named("""
 INSERT INTO hour_open (session_id, turn_no, hour, messages)
-SELECT t.session_id, t.turn_no, :hour, t.messages
-  FROM (SELECT t.*, {_TURN} FROM turns t
-         WHERE t.ended_at IS NULL AND {render_within("t.opened_at", ":hour")}) t
+SELECT t.session_id, t.turn_no, :hour, t.messages FROM turn_counts t
+ WHERE t.ended_at IS NULL AND t.opened_at >= :hour AND t.opened_at < :hour::timestamptz + interval '1 hour'
 ON CONFLICT (session_id, turn_no) DO UPDATE SET messages = excluded.messages
 """)
-_PEOPLE_OF_HOUR = Named(f"""
-SELECT DISTINCT s.contact_id FROM turns t JOIN sessions s ON s.id = t.session_id
-  JOIN turn_entries te ON te.session_id = t.session_id AND te.turn_no = t.turn_no
-  JOIN entry_rows e ON e.session_id = te.session_id AND e.seq = te.seq AND e.author = 'person'
- WHERE {render_within("t.opened_at", ":hour")} AND {_HAPPENED}
+_PEOPLE_OF_HOUR = Named("""
+SELECT DISTINCT s.contact_id FROM turn_counts t JOIN sessions s ON s.id = t.session_id
+ WHERE t.opened_at >= :hour AND t.opened_at < :hour::timestamptz + interval '1 hour' AND t.messages > 0
 """)
 _SET_PEOPLE = Named("""
 UPDATE hourly_stats n SET people = p.people, new_today = p.new_today

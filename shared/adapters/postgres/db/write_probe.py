@@ -7,6 +7,8 @@ from typing import Literal
 
 import asyncpg
 
+from shared.adapters.postgres.db.pool import Named
+
 WriteState = Literal["ok", "read-only", "disk full", "unreachable"]
 """State of the database in the answer of `/readyz`."""
 RefusalKind = Literal["standby", "read_only", "disk_full", "forbidden", "no_schema", "commit_waits", "other"]
@@ -25,10 +27,13 @@ SELECT pg_is_in_recovery() AS standby, current_setting('transaction_read_only') 
        current_setting('synchronous_standby_names') AS awaited
 """
 _ROW = "INSERT INTO workers (role, pid, stopped_at) VALUES ('web', 0, now())"
-_TABLE = f"""
+_TABLE = Named(
+    """
 CREATE TEMPORARY TABLE evertalk_write_probe ON COMMIT DROP AS
-SELECT repeat('x', 1000) AS filling FROM generate_series(1, {SPACE_BYTES // 1000})
-"""
+SELECT repeat('x', 1000) AS filling FROM generate_series(1, :rows)
+""",
+    rows=SPACE_BYTES // 1000,
+)
 _COMMIT = "SELECT pg_logical_emit_message(true, 'evertalk', 'write probe')"
 """Write a message to the write-ahead log that no table holds; its commit waits as any commit does."""
 
@@ -93,7 +98,7 @@ async def _fill(connection: asyncpg.Connection[asyncpg.Record]) -> None:
     """Write enough to need new blocks of the disk, if the role may create temporary tables."""
     try:
         async with connection.transaction():
-            await connection.execute(_TABLE, timeout=PROBE_SECONDS)
+            await connection.execute(*_TABLE(), timeout=PROBE_SECONDS)
     except asyncpg.InsufficientPrivilegeError:
         return
 

@@ -120,7 +120,10 @@ UPDATE sessions SET agent_id = a.id, view_epoch = sessions.view_epoch + 1
  WHERE s.id = :session_id AND sessions.contact_id = s.contact_id AND a.name = :agent
 """)
 """Move all sessions of the person, including imports, to another agent."""
-_LEAVE_ADDRESS = Named(f"""
-UPDATE addresses SET chat = '{EXTERNAL}evaluated-' || session_id WHERE session_id = :session_id
-""")
+_LEAVE_ADDRESS = Named(
+    """
+UPDATE addresses SET chat = :external || 'evaluated-' || session_id WHERE session_id = :session_id
+""",
+    external=EXTERNAL,
+)
 _IS_ERASED = Named("SELECT erased_turn > 0 FROM sessions WHERE id = :session_id")

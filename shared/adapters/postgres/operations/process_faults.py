@@ -53,10 +53,13 @@ _END_DELIVERY = Named("""
 UPDATE deliveries SET state = 'dead', error = :reason
  WHERE session_id = :session_id AND turn_no = :turn AND state IN ('queued', 'sending', 'sent')
 """)
-_GIVEN_UP = f"""
+_GIVEN_UP = Named(
+    """
 SELECT work FROM process_faults WHERE work <> 'other'
- GROUP BY work HAVING count(*) >= {MAX_PROCESS_FAULTS} ORDER BY max(at) DESC LIMIT 10000
-"""
+ GROUP BY work HAVING count(*) >= :most ORDER BY max(at) DESC LIMIT 10000
+""",
+    most=MAX_PROCESS_FAULTS,
+)
 
 
 class PostgresProcessFaults(PoolStore):
@@ -99,7 +102,7 @@ class PostgresProcessFaults(PoolStore):
 
         A name is such as `turn 3 7`, or `job` with the job's key. At most the newest 10,000.
         """
-        return frozenset(row["work"] for row in await self._pool.fetch(_GIVEN_UP))
+        return frozenset(row["work"] for row in await self._pool.fetch(*_GIVEN_UP()))
 
 
 async def _name_work(connection: Connection, fault: ProcessFault) -> str:

@@ -11,20 +11,21 @@ import asyncpg
 import pytest
 
 from shared.adapters.postgres.db import hour_counts
-from shared.adapters.postgres.db.hour_counts import (
-    RECOUNTED_COLUMNS,
-    PostgresHourCounts,
-    render_recount,
-)
+from shared.adapters.postgres.db.hour_counts import PostgresHourCounts
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.bootstrap.app import App
 from shared.bootstrap.from_settings import resolve_server_urls
+from shared.core.ops.latency import BUCKETS, LEAST_MS, MOST_MS
 from tests.kit.app_driver import Visit, visit
 
-STORED = f"SELECT hour, {', '.join(RECOUNTED_COLUMNS)} FROM hourly_stats ORDER BY hour"
+COLUMNS = (
+    "messages", "answers", "errors", "first_tokens", "calls", "unknown_calls", "cost_micro", "input_tokens",
+    "cache_read_tokens", "cache_write_tokens", "output_tokens", "summaries", "handovers", "jobs",
+)  # fmt: skip
+STORED = f"SELECT hour, {', '.join(COLUMNS)} FROM hourly_stats ORDER BY hour"
 FROM_TABLES = f"""
-SELECT n.hour, {", ".join(f"c.{name}" for name in RECOUNTED_COLUMNS)} FROM hourly_stats n
- CROSS JOIN LATERAL (WITH {render_recount("n.hour")} SELECT * FROM counted) c ORDER BY n.hour
+SELECT n.hour, {", ".join(f"c.{name}" for name in COLUMNS)} FROM hourly_stats n
+ CROSS JOIN LATERAL recount_hour(n.hour) c ORDER BY n.hour
 """
 PEOPLE = """
 SELECT coalesce(sum(people), 0)::int AS people, coalesce(sum(new_today), 0)::int AS new_today
@@ -280,3 +281,17 @@ async def test_workers_that_count_while_people_write_count_each_message_once(gue
     total = await rows_of(app, "SELECT sum(messages)::int AS m, sum(answers)::int AS a FROM hourly_stats")
     assert total == [{"m": 24, "a": 24}]
     assert newest["calls"] >= 0
+
+
+async def test_times_to_the_first_token_are_counted_in_the_buckets_of_the_core(guest: Visit) -> None:
+    await guest.ask("Hello")
+    growth = (MOST_MS / LEAST_MS) ** (1 / BUCKETS)
+    for milliseconds, bucket in (
+        (LEAST_MS - 1, 0), (LEAST_MS, 1), (int(LEAST_MS * growth**7.5), 8), (MOST_MS - 1, BUCKETS),
+        (MOST_MS, BUCKETS + 1),
+    ):  # fmt: skip
+        await guest.app.pool.execute("UPDATE turns SET first_token_ms = $1", milliseconds)
+        assert await guest.one("SELECT bucket FROM turn_counts") == bucket, milliseconds
+    await guest.app.pool.execute("DELETE FROM hourly_stats")
+    await count(guest.app)
+    assert len(await guest.one("SELECT first_tokens FROM hourly_stats WHERE answers > 0")) == BUCKETS + 2

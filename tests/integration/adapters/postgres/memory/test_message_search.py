@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 import asyncpg
 import pytest
 
-from shared.adapters.postgres.db.listing import LIST_ALL
 from shared.adapters.postgres.memory import search_sql
 from shared.adapters.postgres.memory.search import PostgresMessageSearch
 from shared.core.memory.search import MessagesFound, SearchKey
 from tests.bench.recall.data import Conversation, Said
 from tests.bench.recall.storing import Stored, make_searchable, store
+from tests.kit.dashboard.listing import LIST_ALL
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

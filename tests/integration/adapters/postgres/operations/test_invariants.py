@@ -156,13 +156,26 @@ BROKEN = [
         """ALTER TABLE turn_entries DROP CONSTRAINT turn_entries_pkey;
            INSERT INTO turn_entries (session_id, seq, turn_no, step) VALUES (1, 5, 9, 500)""",
     ),
+    (
+        "I1",
+        "a message belongs to no session",
+        "INSERT INTO entries (session_id, seq, author, blocks, tokens) VALUES (9, 1, 'person', '[]', 1)",
+    ),
+    (
+        "I1",
+        "an event belongs to no session",
+        "INSERT INTO events (session_id, event_seq, kind, payload) VALUES (9, 1, 'msg', '{}')",
+    ),
     *(
-        ("I1", "a message, turn or event refers to a row that does not exist", statement)
+        ("I1", "a turn has no session or no address", statement)
         for statement in (
-            "INSERT INTO entries (session_id, seq, author, blocks, tokens) VALUES (9, 1, 'person', '[]', 1)",
-            "INSERT INTO events (session_id, event_seq, kind, payload) VALUES (9, 1, 'msg', '{}')",
             "INSERT INTO turns (session_id, turn_no, channel, address_id) VALUES (9, 1, 'web', 1)",
             "UPDATE turns SET address_id = 99 WHERE (session_id, turn_no) = (1, 3)",
+        )
+    ),
+    *(
+        ("I1", "the turn of a message does not exist, or a turn has a message that does not exist", statement)
+        for statement in (
             "UPDATE turn_entries SET turn_no = 999 WHERE (session_id, seq) = (1, 5)",
             "UPDATE turn_entries SET seq = 999 WHERE (session_id, seq) = (1, 5)",
         )
