@@ -26,7 +26,6 @@ from tests.bench.whole import WholeTurns, app_with_instant_model
 from web.app import build_web_process
 from web.ports import ModelInfo
 
-AIM_PERCENT = 5.0
 _LOOK_SECONDS = 0.002
 _PATIENCE_SECONDS = 60.0
 _SAMPLE = """

@@ -26,7 +26,6 @@ from tests.bench.whole import WholeTurns, app_with_instant_model
 from web.app import build_web_process
 from web.ports import ModelInfo
 
-AIM_PERCENT = 5.0
 WARM_SECONDS = 3.0
 """The first turns ask the shared row; slices are there with the next beat."""
 _LOOK_SECONDS = 0.005

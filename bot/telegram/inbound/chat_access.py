@@ -41,9 +41,7 @@ _MAX_CACHED = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """Decision: the chat has access; `owner` says whether its person is an owner of the bot."""
-
-    owner: bool = False
+    """Decision: the chat has access."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +94,7 @@ def evaluate_chat(
     if row is not None and row.state == "refused":
         return NoReply(reason="refused")
     if row is not None and row.state == "allowed":
-        return Allowed(owner=row.owner)
+        return Allowed()
     if chat.chat_id in rules.listed or rules.mode == "open":
         return Allowed()
     if rules.mode == "allowlist":

@@ -20,7 +20,6 @@ from tests.kit.fakes.bot_api import TOKEN, BotApi, Person
 ROOT = Path(__file__).resolve().parents[3]
 BOT_ID = int(TOKEN.partition(":")[0])
 SECRET = "journeys-secret-and-nothing-else"
-WEBHOOK_SECRET = "w" * 40
 START_SECONDS = 90.0
 STOP_SECONDS = 45.0
 """Seconds for a process to stop: up to 10 for an answer to end, up to 10 for what is cancelled, and a

@@ -131,7 +131,8 @@ async def test_the_owners_link_works_once_and_in_private_only(
     assert key(await keeper.admit(replace(start, is_edited=True))) == "NoReply"
     assert key(await keeper.admit(start)) == "access_owner"
     admitted = await keeper.admit(spoken(2, "hi"))
-    assert admitted == Allowed(owner=True)
+    assert admitted == Allowed()
+    assert await access_store.list_owners(BOT.bot_id) == [42]
     bob = spoken(3, f"/start {code}", deep_link=code, sender=BOB, chat=ChatRef(chat_id=43))
     assert key(await keeper.admit(bob)) == "access_code"
     assert key(await keeper.admit(replace(bob, deep_link="x" * 32))) == "NoReply"
