@@ -146,6 +146,8 @@ async def test_the_app_has_the_right_to_each_statement_of_the_stores(
 ) -> None:
     refused = {}
     for name, statement in find_statements().items():
+        if statement.sql.lstrip().startswith("CREATE TEMPORARY"):
+            continue  # PREPARE knows no such statement, and the probe goes on without it.
         transaction = app_role.transaction()
         await transaction.start()
         try:
