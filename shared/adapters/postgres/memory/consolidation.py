@@ -18,8 +18,6 @@ from shared.core.session.session_state import JobClaim
 NOTES_AT_MOST = 5_000
 """Maximum notes of one person that are tidied, the newest."""
 
-_FAMILY = "contact_id IN (SELECT contact_family((SELECT contact_id FROM sessions WHERE id = :session_id)))"
-
 _ASK = Named("""
 WITH day AS (
   SELECT (now() AT TIME ZONE :timezone)::date AS today,
@@ -63,15 +61,19 @@ Each listed person is examined again the next night, until no such note is left.
 day's job is marked as new until a job is requested.
 """
 
-_LIVE = Named(f"""
+_LIVE = Named("""
 SELECT id, scope, text, gist, authority, durability, event_date, observed_at::date AS observed,
        expired_at IS NOT NULL AS expired
-  FROM notes WHERE {_FAMILY} AND superseded_by IS NULL AND forgotten_at IS NULL ORDER BY id DESC
-     LIMIT :notes_at_most
+  FROM notes
+ WHERE contact_id IN (SELECT contact_family((SELECT contact_id FROM sessions WHERE id = :session_id)))
+   AND superseded_by IS NULL AND forgotten_at IS NULL
+ ORDER BY id DESC LIMIT :notes_at_most
 """)
 
-_DUE = Named(f"""
-SELECT * FROM notes WHERE {_FAMILY} AND undo_until <= now() AND contact_id NOT IN (SELECT held_contacts())
+_DUE = Named("""
+SELECT * FROM notes
+ WHERE contact_id IN (SELECT contact_family((SELECT contact_id FROM sessions WHERE id = :session_id)))
+   AND undo_until <= now() AND contact_id NOT IN (SELECT held_contacts())
 """)
 
 _SUPERSEDE = Named("""
@@ -94,22 +96,28 @@ UPDATE notes SET expired_at = now()
 RETURNING id
 """)
 
-_SHOWN = Named(f"""
+_SHOWN = Named("""
 SELECT DISTINCT p.sha256, p.body FROM sessions s
   JOIN turn_context_audit a ON a.session_id = s.id
  CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) h(hash)
   JOIN prompt_parts p ON p.sha256 = decode(h.hash, 'hex')
- WHERE s.{_FAMILY} AND (p.body LIKE :notes_opened || '%'
+ WHERE s.contact_id IN (SELECT contact_family((SELECT contact_id FROM sessions WHERE id = :session_id)))
+   AND (p.body LIKE :notes_opened || '%'
         OR strpos(p.body, :note_mark) > 0 OR strpos(p.body, :later_mark) > 0)
-   AND EXISTS (SELECT FROM notes WHERE {_FAMILY} AND forgotten_at IS NOT NULL AND undo_until IS NULL)
+   AND EXISTS (
+       SELECT FROM notes
+        WHERE contact_id IN (SELECT contact_family((SELECT contact_id FROM sessions WHERE id = :session_id)))
+          AND forgotten_at IS NOT NULL AND undo_until IS NULL)
 """)
 """Select stored parts of the person's requests that may contain an erased note.
 
 The program compares the lines.
 """
 
-_ERASED = Named(f"""
-SELECT hash FROM notes WHERE {_FAMILY} AND forgotten_at IS NOT NULL AND undo_until IS NULL
+_ERASED = Named("""
+SELECT hash FROM notes
+ WHERE contact_id IN (SELECT contact_family((SELECT contact_id FROM sessions WHERE id = :session_id)))
+   AND forgotten_at IS NOT NULL AND undo_until IS NULL
 """)
 
 

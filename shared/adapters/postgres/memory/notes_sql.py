@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from shared.adapters.postgres.db.pool import Named
 
-LIVE = "n.superseded_by IS NULL AND n.forgotten_at IS NULL"
-"""SQL condition that note `n` is neither replaced nor forgotten."""
-
-_COLUMNS = """n.*, CASE WHEN n.forgotten_at IS NULL AND n.superseded_by IS NULL THEN 'kept'
-       WHEN n.forgotten_at IS NULL THEN 'replaced'
-       WHEN n.undo_until IS NOT NULL THEN 'put_away' ELSE 'erased' END AS state"""
-_OURS = "n.contact_id IN (SELECT contact_family(:contact_id)) AND n.scope = :scope"
-
 SESSION_OWNER = Named("""
 SELECT s.contact_id, a.name AS scope FROM sessions s JOIN agents a ON a.id = s.agent_id WHERE s.id = :session_id
 """)
@@ -26,20 +18,26 @@ SELECT true FROM sessions WHERE id = :session_id AND turn_epoch = :epoch
 """)
 """Lock the session of a claimed turn; no row if the claim with this epoch is lost."""
 
-BY_CALL = Named(f"SELECT {_COLUMNS} FROM notes n WHERE n.call_key = :call_key")
+BY_CALL = Named("SELECT n.*, note_state(n) AS state FROM notes n WHERE n.call_key = :call_key")
 """Select the note that a tool call stored; no row if it stored none."""
 
-BY_SHORT_ID = Named(
-    f"SELECT {_COLUMNS} FROM notes n WHERE {_OURS} AND left(n.public_id::text, 8) = :start LIMIT 2"
-)
+BY_SHORT_ID = Named("""
+SELECT n.*, note_state(n) AS state FROM notes n
+ WHERE n.contact_id IN (SELECT contact_family(:contact_id)) AND n.scope = :scope
+   AND left(n.public_id::text, 8) = :start LIMIT 2
+""")
 """Select at most two notes whose public id begins with `start`; two mean that it is ambiguous."""
 
-BY_ID = Named(f"SELECT {_COLUMNS} FROM notes n WHERE {_OURS} AND n.id = :note_id")
+BY_ID = Named("""
+SELECT n.*, note_state(n) AS state FROM notes n
+ WHERE n.contact_id IN (SELECT contact_family(:contact_id)) AND n.scope = :scope AND n.id = :note_id
+""")
 """Select a note of a person and agent by its row id, in any state."""
 
-SENT_NOTES = Named(f"""
-SELECT {_COLUMNS} FROM notes n
- WHERE {_OURS} AND n.text <> '' AND (n.id = ANY (:note_ids::bigint[]) OR n.hash = ANY (:hashes::bytea[]))
+SENT_NOTES = Named("""
+SELECT n.*, note_state(n) AS state FROM notes n
+ WHERE n.contact_id IN (SELECT contact_family(:contact_id)) AND n.scope = :scope
+   AND n.text <> '' AND (n.id = ANY (:note_ids::bigint[]) OR n.hash = ANY (:hashes::bytea[]))
  ORDER BY n.importance DESC, n.id LIMIT :limit
 """)
 """Select notes of a person and agent with these ids or hashes of text, the most important first.
@@ -47,11 +45,13 @@ SELECT {_COLUMNS} FROM notes n
 Erased notes are left out.
 """
 
-NEWEST = Named(f"""
-SELECT {_COLUMNS}, f.total FROM (
+NEWEST = Named("""
+SELECT n.*, note_state(n) AS state, f.total FROM (
        SELECT n.id, count(*) OVER () AS total,
               row_number() OVER (ORDER BY n.observed_at DESC, n.id DESC) AS place
-         FROM notes n WHERE {_OURS} AND (:everything AND n.text <> '' OR {LIVE})
+         FROM notes n
+        WHERE n.contact_id IN (SELECT contact_family(:contact_id)) AND n.scope = :scope
+          AND (:everything AND n.text <> '' OR n.superseded_by IS NULL AND n.forgotten_at IS NULL)
         ORDER BY place LIMIT :limit) f
   JOIN notes n USING (id) ORDER BY f.place
 """)
@@ -60,8 +60,8 @@ SELECT {_COLUMNS}, f.total FROM (
 `everything` includes replaced and archived notes.
 """
 
-FIND = Named(f"""
-SELECT {_COLUMNS}, f.total FROM (
+FIND = Named("""
+SELECT n.*, note_state(n) AS state, f.total FROM (
        SELECT w.id, count(*) OVER () AS total,
               row_number() OVER (
                 ORDER BY w.hits DESC, w.importance DESC, w.observed_at DESC, w.id DESC) AS place
@@ -70,7 +70,9 @@ SELECT {_COLUMNS}, f.total FROM (
                         WHERE strpos(l.words, stem) > 0) AS hits
                  FROM notes n
                 CROSS JOIN LATERAL (SELECT lower(n.text || ' ' || n.subject) AS words OFFSET 0) l
-                WHERE {_OURS} AND (:everything AND n.text <> '' OR {LIVE})) w
+                WHERE n.contact_id IN (SELECT contact_family(:contact_id)) AND n.scope = :scope
+                  AND (:everything AND n.text <> ''
+                       OR n.superseded_by IS NULL AND n.forgotten_at IS NULL)) w
         WHERE w.hits > 0 ORDER BY place LIMIT :limit) f
   JOIN notes n USING (id) ORDER BY f.place
 """)
@@ -87,9 +89,9 @@ SELECT count(*) FROM turn_steps
 """)
 """Select how many notes a turn has saved before the tool call `call_id`."""
 
-TWINS = Named(f"""
-SELECT {_COLUMNS}, n.hash = :hash AS same FROM notes n
- WHERE {_OURS} AND n.id <> :besides
+TWINS = Named("""
+SELECT n.*, note_state(n) AS state, n.hash = :hash AS same FROM notes n
+ WHERE n.contact_id IN (SELECT contact_family(:contact_id)) AND n.scope = :scope AND n.id <> :besides
    AND (n.hash = :hash
         OR cardinality(n.gist) BETWEEN 0.8 * cardinality(:gist::int[]) AND cardinality(:gist::int[]) / 0.8
            AND n.gist && :gist::int[]
@@ -124,26 +126,26 @@ SELECT EXISTS (SELECT FROM turn_steps t
 A note that is saved after such a turn does not have the assistant's authority.
 """
 
-INSERT = Named(f"""
+INSERT = Named("""
 INSERT INTO notes AS n (contact_id, scope, kind, text, subject, importance, hash, authority, session_id, from_turn,
                         through_turn, flush_id, durability, event_date, source_seqs, gist, call_key,
                         observed_at)
 VALUES (:contact_id, :scope, :kind, :text, :subject, :importance, :hash, :authority, :session_id, :from_turn,
         :through_turn, :flush_id, :durability, :event_date, :source_seqs, :gist, :call_key,
         coalesce(:said_at, now()))
-RETURNING {_COLUMNS}
+RETURNING n.*, note_state(n) AS state
 """)
 """Insert a note and select it; the unique hash refuses a second note of the same text.
 
 No row if a trigger refuses the note because its turn was erased.
 """
 
-REVIVE = Named(f"""
+REVIVE = Named("""
 UPDATE notes n SET text = :text, subject = :subject, importance = :importance, event_date = :event_date,
        durability = :durability, authority = coalesce(:authority, n.authority),
        call_key = coalesce(n.call_key, :call_key), superseded_by = NULL,
        superseded_reason = '', forgotten_at = NULL, undo_until = NULL, expired_at = NULL, observed_at = now()
- WHERE n.id = :note_id RETURNING {_COLUMNS}
+ WHERE n.id = :note_id RETURNING n.*, note_state(n) AS state
 """)
 """Make a forgotten or replaced note live again with new text and date.
 
@@ -163,9 +165,10 @@ INSERT INTO note_changes (contact_id, old_id, new_id, cause) SELECT contact_id, 
 """)
 """Replace live notes by the note `kept_id`, with a row in the history of changes for each."""
 
-VERSIONS = Named(f"""
+VERSIONS = Named("""
 WITH RECURSIVE former AS (
-  SELECT n.id FROM notes n WHERE {_OURS} AND n.id = :note_id
+  SELECT n.id FROM notes n
+   WHERE n.contact_id IN (SELECT contact_family(:contact_id)) AND n.scope = :scope AND n.id = :note_id
   UNION SELECT o.id FROM notes o JOIN former f ON o.superseded_by = f.id
    WHERE o.contact_link_id IS NULL
 ), saved AS (
@@ -181,7 +184,7 @@ WITH RECURSIVE former AS (
   SELECT c.new_id, c.id, c.old_id, c.at, c.cause FROM note_changes c
    WHERE c.new_id IN (SELECT id FROM former) AND c.old_id IN (SELECT id FROM former)
 )
-SELECT {_COLUMNS}, s.at AS version_at, s.cause, o.text AS old_text,
+SELECT n.*, note_state(n) AS state, s.at AS version_at, s.cause, o.text AS old_text,
        CASE WHEN o.id IS NOT NULL THEN 'n' || left(o.public_id::text, 8) END AS old_short_id
   FROM shown s JOIN notes n ON n.id = s.note_id LEFT JOIN notes o ON o.id = s.old_id
  WHERE n.text <> '' AND coalesce(o.text, '-') <> ''
@@ -202,36 +205,39 @@ SELECT n.id, coalesce(min(e.seq) FILTER (WHERE e.at = n.observed_at), min(e.seq)
 """)
 """Select the message of the session from which each note was taken; the dates of both are equal."""
 
-ARCHIVE = Named(f"""
+ARCHIVE = Named("""
 UPDATE notes n SET forgotten_at = now(), undo_until = now() + make_interval(days => :undo_days)
- WHERE n.id = :note_id RETURNING {_COLUMNS}
+ WHERE n.id = :note_id RETURNING n.*, note_state(n) AS state
 """)
 """Archive a note, which can be restored for `undo_days`."""
 
-RESTORE = Named(f"""
+RESTORE = Named("""
 UPDATE notes n SET forgotten_at = NULL, undo_until = NULL
- WHERE n.id = :note_id AND n.undo_until > now() RETURNING {_COLUMNS}
+ WHERE n.id = :note_id AND n.undo_until > now() RETURNING n.*, note_state(n) AS state
 """)
 """Restore an archived note; no row after its undo time."""
 
-NEWEST_VERSION = Named(f"""
+NEWEST_VERSION = Named("""
 WITH RECURSIVE chain AS (
   SELECT id, superseded_by FROM notes WHERE id = :note_id
   UNION SELECT h.id, h.superseded_by FROM notes h JOIN chain c ON h.id = c.superseded_by
 )
-SELECT {_COLUMNS} FROM notes n JOIN chain c USING (id) WHERE {LIVE}
+SELECT n.*, note_state(n) AS state FROM notes n JOIN chain c USING (id)
+ WHERE n.superseded_by IS NULL AND n.forgotten_at IS NULL
 """)
 """Select the live note that replaces a note, perhaps through others, or the note itself.
 
 No row if that note was forgotten.
 """
 
-CLOSURE = Named(f"""
+CLOSURE = Named("""
 WITH RECURSIVE chain AS (
-  SELECT n.id FROM notes n WHERE {_OURS} AND n.id = ANY (:note_ids::bigint[])
+  SELECT n.id FROM notes n
+   WHERE n.contact_id IN (SELECT contact_family(:contact_id)) AND n.scope = :scope
+     AND n.id = ANY (:note_ids::bigint[])
   UNION SELECT o.id FROM notes o JOIN chain c ON o.superseded_by = c.id
 )
-SELECT {_COLUMNS} FROM notes n JOIN chain c USING (id) ORDER BY n.id
+SELECT n.*, note_state(n) AS state FROM notes n JOIN chain c USING (id) ORDER BY n.id
 """)
 """Select notes of a person and agent with all notes that they replaced, in any state."""
 
@@ -254,13 +260,11 @@ SELECT sha256(convert_to('evertalk.erasures:' || coalesce(r.public_id, p.public_
 """)
 """Insert an entry of the erasure log, so that a restored backup does not bring the notes back."""
 
-_SESSIONS = "(SELECT id FROM sessions WHERE contact_id IN (SELECT contact_family(:contact_id)))"
-
-ERASE_EVENTS = Named(f"""
-UPDATE events SET payload = CASE WHEN kind = 'memory' THEN payload || '{{"text": ""}}'
-                                 ELSE payload || '{{"result": "…"}}' || CASE WHEN payload ? 'error'
-                                      THEN '{{"error": "…"}}'::jsonb ELSE '{{}}'::jsonb END END
- WHERE session_id IN {_SESSIONS}
+ERASE_EVENTS = Named("""
+UPDATE events SET payload = CASE WHEN kind = 'memory' THEN payload || '{"text": ""}'
+                                 ELSE payload || '{"result": "…"}' || CASE WHEN payload ? 'error'
+                                      THEN '{"error": "…"}'::jsonb ELSE '{}'::jsonb END END
+ WHERE session_id IN (SELECT id FROM sessions WHERE contact_id IN (SELECT contact_family(:contact_id)))
    AND (kind = 'memory' AND payload ->> 'id' = ANY (:short_ids::text[])
         OR kind = 'command.result' AND payload ->> 'command' IN ('memory', 'remember', 'forget'))
 """)
@@ -272,11 +276,11 @@ UPDATE flushes SET stray_text = ''
 """)
 """Delete the text that flushes of these notes wrote beside them."""
 
-ERASE_PARTS = Named(f"""
+ERASE_PARTS = Named("""
 DELETE FROM prompt_parts p USING (
        SELECT DISTINCT decode(h.hash, 'hex') AS sha256 FROM turn_context_audit a
         CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) h(hash)
-        WHERE a.session_id IN {_SESSIONS}) used
+        WHERE a.session_id IN (SELECT id FROM sessions WHERE contact_id IN (SELECT contact_family(:contact_id)))) used
  WHERE p.sha256 = used.sha256
    AND (p.body LIKE :opening || '%'
         AND EXISTS (SELECT FROM unnest(:lines::text[]) AS line WHERE strpos(p.body, line) > 0)

@@ -106,16 +106,16 @@ SELECT r.id AS contact_id, s.agent_id FROM sessions s JOIN contacts p ON p.id = 
    FOR NO KEY UPDATE OF r
 """)
 """Select a session's person and agent, and lock the person, so that each file is begun only once."""
-_COLUMNS = """
-i.*, s.public_id, s.answered_turn AS turns,
-coalesce((SELECT t.cost_micro FROM session_totals t WHERE t.session_id = i.session_id), 0) AS cost_micro,
-(SELECT min(opened_at) FROM turns t WHERE t.session_id = i.session_id) AS first_at,
-(SELECT max(ended_at) FROM turns t WHERE t.session_id = i.session_id) AS last_at
+_FIND = Named("""
+SELECT i.*, s.public_id, s.answered_turn AS turns,
+       coalesce((SELECT t.cost_micro FROM session_totals t WHERE t.session_id = i.session_id), 0)
+         AS cost_micro,
+       (SELECT min(opened_at) FROM turns t WHERE t.session_id = i.session_id) AS first_at,
+       (SELECT max(ended_at) FROM turns t WHERE t.session_id = i.session_id) AS last_at
   FROM past_imports i JOIN sessions s ON s.id = i.session_id
-"""
-_FIND = Named(f"""
-SELECT {_COLUMNS} WHERE i.contact_id IN (SELECT contact_family(:contact_id)) AND i.digest = :digest LIMIT 1
+ WHERE i.contact_id IN (SELECT contact_family(:contact_id)) AND i.digest = :digest LIMIT 1
 """)
+"""Select a person's import of the file with this digest; no row if there is none, or it was undone."""
 _COUNT = Named("""
 SELECT count(*) FROM past_imports
  WHERE contact_id IN (SELECT contact_family(:contact_id)) AND digest IS NOT NULL
@@ -180,10 +180,17 @@ UPDATE past_imports
  WHERE session_id = :session_id AND digest IS NOT NULL
 """)
 """Mark an import as complete and due for summaries."""
-_LIST = Named(f"""
-SELECT {_COLUMNS} JOIN sessions me ON me.id = :session_id
+_LIST = Named("""
+SELECT i.*, s.public_id, s.answered_turn AS turns,
+       coalesce((SELECT t.cost_micro FROM session_totals t WHERE t.session_id = i.session_id), 0)
+         AS cost_micro,
+       (SELECT min(opened_at) FROM turns t WHERE t.session_id = i.session_id) AS first_at,
+       (SELECT max(ended_at) FROM turns t WHERE t.session_id = i.session_id) AS last_at
+  FROM past_imports i JOIN sessions s ON s.id = i.session_id
+  JOIN sessions me ON me.id = :session_id
  WHERE i.contact_id IN (SELECT contact_family(coalesce(p.merged_into, p.id)) FROM contacts p
                        WHERE p.id = me.contact_id)
    AND i.digest IS NOT NULL
  ORDER BY i.began_at DESC, i.session_id DESC
 """)
+"""Select the imports of a session's person that were not undone, newest first."""

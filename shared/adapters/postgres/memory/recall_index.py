@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
-from shared.adapters.postgres.memory.recall_sql import PERSON_NAME
+from shared.adapters.postgres.memory.recall_sql import NAMED_SESSIONS
 from shared.adapters.postgres.turns.turns import add_descriptions, build_entry
 from shared.core.context.build_context import plain_text
 from shared.core.identity.introductions import find_introduced_name
@@ -156,11 +156,22 @@ UNION ALL
 """Select sessions to index: those with hidden turns, and as a whole those without an address."""
 _MINE = Named("SELECT pg_try_advisory_xact_lock(hashtextextended('recall:' || :session_id::bigint, 0))")
 _NOTES_MINE = "SELECT pg_try_advisory_xact_lock(hashtextextended('recall:notes', 0))"
-_SESSION = Named(f"""
+_SESSION = Named(
+    """
 SELECT s.indexed_turn,
        CASE WHEN EXISTS (SELECT FROM addresses a WHERE a.session_id = s.id) THEN s.base_turn
             ELSE s.answered_turn END AS through,
-       {PERSON_NAME} AS person, p.kind = 'person' AND p.display_name = '' AS is_unnamed,
+       CASE WHEN p.kind <> 'person' OR p.display_name <> '' THEN p.display_name ELSE coalesce((
+         SELECT x.speaker FROM (
+                  SELECT o.id, o.last_active_at FROM sessions o
+                   WHERE o.agent_id = s.agent_id AND o.contact_id IN (SELECT contact_family(s.contact_id))
+                     AND o.indexed_turn > 0
+                   ORDER BY o.id <> s.id, o.last_active_at DESC, o.id DESC LIMIT :named_sessions) o
+          CROSS JOIN LATERAL (SELECT y.speaker FROM passages y
+                               WHERE y.session_id = o.id AND y.author = 'person'
+                               ORDER BY y.number DESC LIMIT 1) x
+          WHERE x.speaker <> '' ORDER BY o.id <> s.id, o.last_active_at DESC, o.id DESC LIMIT 1), '') END
+         AS person, p.kind = 'person' AND p.display_name = '' AS is_unnamed,
        coalesce(a.config ->> 'name', '') AS assistant,
        coalesce(l.number, 0) AS number, coalesce(l.sitting, 0) AS sitting, l.at AS last_at,
        ARRAY (SELECT x.text FROM passages x WHERE x.session_id = s.id AND x.author <> 'tool'
@@ -169,10 +180,12 @@ SELECT s.indexed_turn,
   LEFT JOIN LATERAL (SELECT x.number, x.sitting, x.at FROM passages x WHERE x.session_id = s.id
                       ORDER BY x.number DESC LIMIT 1) l ON true
  WHERE s.id = :session_id FOR KEY SHARE OF s
-""")
+""",
+    named_sessions=NAMED_SESSIONS,
+)
 """Select the session to index, locked against erasures, so that nothing erased is indexed.
 
-The person has the name of the account, else the one given in an earlier message.
+The person has the name of the account, else the one given in an earlier message, as in `SEARCH` of recall.
 """
 _ENTRIES = Named("""
 SELECT e.seq, te.turn_no, te.step, e.role, e.author, e.blocks, e.tokens, e.at, e.replaces_seq,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shared.adapters.postgres.db.pool import Named
+from shared.adapters.postgres.db.pool import Constant, Named
 from shared.core.memory.search import SearchWord
 
 SESSIONS_AT_MOST = 32
@@ -21,15 +21,18 @@ PER_SESSION = 3
 LOOKED_AT_EACH = 200
 """Newest passages per conversation that a search of all reads for a frequent word."""
 
-SCOPE = Named(f"""
+SCOPE = Named(
+    """
 SELECT s.id, s.public_id::text AS session, true AS here, p.timezone
   FROM sessions s JOIN contacts p ON p.id = s.contact_id WHERE s.id = :session_id
 UNION ALL
 (SELECT o.id, o.public_id::text, false, NULL FROM sessions me
    JOIN sessions o ON o.contact_id IN (SELECT contact_family(me.contact_id)) AND o.archived_at IS NOT NULL
   WHERE me.id = :session_id AND o.id <> me.id AND :linked::boolean ORDER BY o.archived_at DESC
-     LIMIT {SESSIONS_AT_MOST})
-""")
+     LIMIT :sessions_at_most)
+""",
+    sessions_at_most=SESSIONS_AT_MOST,
+)
 """Select the sessions to search: the given one and, if `linked`, archived ones that its person may read.
 
 Archived ones are, for example, those before a `/link`; the newest SESSIONS_AT_MOST are selected.
@@ -47,7 +50,8 @@ SELECT l.id, l.public_id::text AS session, true AS here, l.last_active_at,
 """)
 """Select a page of sessions after a cursor, last active first, each with its person."""
 
-FORMS = Named(f"""
+FORMS = Named(
+    """
 WITH w AS MATERIALIZED (
   SELECT x.n, x.word, x.wide,
          (SELECT array_agg(DISTINCT f) FROM unnest(:dictionaries::text[]) AS d,
@@ -66,16 +70,18 @@ WITH w AS MATERIALIZED (
     FROM w JOIN recall_words r ON r.lane = 'said' AND r.owner = ANY (:session_ids) AND r.lexeme LIKE w.wide
    WHERE w.wide <> '' AND NOT w.small
 )
-SELECT w.word, w.small, w.stem, coalesce(k.often, 0) AS often, coalesce(k.lexemes, '{{}}') AS lexemes,
-       coalesce(k.keys, '{{}}') AS keys,
+SELECT w.word, w.small, w.stem, coalesce(k.often, 0) AS often, coalesce(k.lexemes, '{}') AS lexemes,
+       coalesce(k.keys, '{}') AS keys,
        (SELECT coalesce(sum(passages), 0)::bigint FROM recall_words
          WHERE lane = 'said' AND owner = ANY (:session_ids) AND lexeme = '') AS passages
   FROM w LEFT JOIN LATERAL (
     SELECT sum(passages)::bigint AS often, array_agg(DISTINCT lexeme) AS lexemes,
            array_agg(owner || ':' || lexeme) AS keys
-      FROM (SELECT * FROM r WHERE r.n = w.n ORDER BY passages DESC LIMIT {FORMS_AT_MOST}) x) k ON true
+      FROM (SELECT * FROM r WHERE r.n = w.n ORDER BY passages DESC LIMIT :forms_at_most) x) k ON true
  ORDER BY w.n
-""")
+""",
+    forms_at_most=FORMS_AT_MOST,
+)
 """Select, for each word of a search, its indexed forms and how many passages have them.
 
 `lexemes` are the forms, `keys` those of the index, `often` counts passages with the word, and `passages` all
@@ -84,12 +90,6 @@ of the sessions. `small` words are stop words of a dictionary, which are searche
 
 ERASED = "[erased]"
 """Text that erased messages have."""
-_TEXT = "lower(normalize({}, NFKC))"
-_WHO = "author IN ('person', 'assistant', 'operator')"
-_OLDER = "({0}.at, {0}.session_id, {0}.seq) < (:before_at::timestamptz, :before_session::bigint, :before_seq::bigint)"
-_LIVE_TEXT = r"""coalesce(e.words, (
-    SELECT string_agg(b ->> 'text', E'\n') FROM jsonb_array_elements(e.blocks) b WHERE b ->> 'type' = 'text'))"""
-_COLUMNS = "session_id, seq, turn_no, author, at, text"
 
 
 def build_like_pattern(word: SearchWord) -> str:
@@ -108,19 +108,20 @@ def build_hits_query(
     Its call also takes `session_ids`, the key as `before_at`, `before_session` and `before_seq`, and `limit`.
     With `grouped` it selects the newest PER_SESSION messages of each session, else the newest of all;
     `floor_*` then says how far back the search went, NULL if to the end.
+
+    Only this statement is assembled, from the texts below. It has a condition for each word of the person: a
+    condition on a list of words would not use the index.
     """
     given: dict[str, Any] = {}
 
-    def add_argument(value: Any, kind: str) -> str:
+    def add_argument(value: Any) -> str:
         name = f"word_{len(given) + 1}"
         given[name] = value
-        return f":{name}::{kind}"
+        return f":{name}"
 
-    patterns = [add_argument(word.pattern, "text") for word in words]
+    patterns = [add_argument(word.pattern) for word in words]
     says = [
-        f"{_TEXT.format('{0}.text')} ~ {pattern}"
-        if row["small"]
-        else _says(add_argument(row["lexemes"], "text[]"))
+        (_SMALL, pattern) if row["small"] else (_SAYS, add_argument(row["lexemes"]))
         for row, pattern in zip(found, patterns, strict=True)
     ]
     leads = sorted(
@@ -128,32 +129,31 @@ def build_hits_query(
     )
     by_key = _narrow(found, leads)
     lead = (by_key or leads or [0])[0]
-    conditions = [says[lead].format("p")] + [
-        f"""EXISTS (SELECT FROM passages y WHERE y.session_id = p.session_id AND y.seq = p.seq
-                       AND {said.format("y")})"""
-        for at, said in enumerate(says)
+    first, rarest = says[lead]
+    conditions = [first.format(passage="p", word=rarest)]
+    conditions += [
+        _BESIDE.format(says=text.format(passage="y", word=word))
+        for at, (text, word) in enumerate(says)
         if at != lead
     ]
-    where = " AND ".join(
-        [
-            f"p.{_WHO}",
-            _OLDER.format("p"),
-            *conditions,
-            "EXISTS (SELECT FROM turn_entries te WHERE te.session_id = p.session_id AND te.seq = p.seq)",
-        ]
-    )
-    keys = [add_argument(found[at]["keys"], "text[]") for at in by_key]
-    source = _FOUND + " AND ".join(f"{_KEYS} && {one}" for one in keys) if keys else _LOOKED
-    each = LOOKED_AT_EACH if grouped else LOOKED_AT
-    live = " AND ".join(f"x.plain ~ {pattern}" for pattern in patterns)
+    constants: dict[str, Constant] = {"erased": ERASED}
+    if grouped:
+        constants["per_session"] = PER_SESSION
+    if by_key:
+        keys = [_KEYS.format(keys=add_argument(found[at]["keys"])) for at in by_key]
+        looked = _FOUND.format(keys=" AND ".join(keys))
+    else:
+        looked = _LOOKED
+        constants["looked_at"] = 10**9 if grouped else LOOKED_AT
+        constants["looked_at_each"] = LOOKED_AT_EACH if grouped else LOOKED_AT
     statement = _HITS.format(
-        source=source.format(each=each, most=10**9 if grouped else LOOKED_AT),
-        where=where,
-        live=live,
-        floor=_NO_FLOOR if by_key or grouped else _FLOOR.format(most=LOOKED_AT),
-        order=_GROUPED if grouped else _NEWEST,
+        looked=looked,
+        floor=_NO_FLOOR if by_key or grouped else _FLOOR,
+        said=" AND ".join(conditions),
+        live=" AND ".join(_LIVE.format(word=pattern) for pattern in patterns),
+        page=_GROUPED if grouped else _NEWEST,
     )
-    return Named(statement), given
+    return Named(statement, **constants), given
 
 
 def _narrow(found: Sequence[Any], leads: Sequence[int]) -> list[int]:
@@ -169,49 +169,66 @@ def _narrow(found: Sequence[Any], leads: Sequence[int]) -> list[int]:
     return []
 
 
-def _says(lexemes: str) -> str:
-    """Return a condition that a passage has one of these lexemes outside of its head with day and speaker."""
-    return f"""EXISTS (SELECT FROM unnest({{0}}.vector) u WHERE u.lexeme = ANY ({lexemes})
-       AND u.positions[cardinality(u.positions)] > 3 + cardinality(regexp_split_to_array(trim({{0}}.speaker),
-          '\\W+'))
-           - ({{0}}.speaker = '')::int)"""
-
-
-_KEYS = "recall_keys(p.session_id, p.vector)"
-_FOUND = "SELECT p.* FROM s JOIN passages p ON p.session_id = s.id WHERE "
-_LOOKED = """SELECT p.* FROM s CROSS JOIN LATERAL (
-        SELECT * FROM passages x WHERE x.session_id = s.id AND x.at <= :before_at
-           ORDER BY x.at DESC, x.seq DESC
-         LIMIT {each}) p
-      ORDER BY p.at DESC, p.session_id DESC, p.seq DESC LIMIT {most}"""
-_FLOOR = """SELECT at, session_id, seq FROM (
-    SELECT at, session_id, seq, count(*) OVER () AS looked FROM looked) x
-   WHERE looked >= {most} ORDER BY at, session_id, seq LIMIT 1"""
+_FOUND = "SELECT p.* FROM s JOIN passages p ON p.session_id = s.id WHERE {keys}"
+"""Passages that the index finds by keys of the rarest words."""
+_KEYS = "recall_keys(p.session_id, p.vector) && {keys}::text[]"
+_LOOKED = """
+  SELECT p.* FROM s CROSS JOIN LATERAL (
+         SELECT * FROM passages x WHERE x.session_id = s.id AND x.at <= :before_at
+          ORDER BY x.at DESC, x.seq DESC LIMIT :looked_at_each) p
+   ORDER BY p.at DESC, p.session_id DESC, p.seq DESC LIMIT :looked_at"""
+"""Newest passages, for words that are too frequent for the index."""
+_FLOOR = """
+  SELECT at, session_id, seq FROM (SELECT at, session_id, seq, count(*) OVER () AS looked FROM looked) x
+   WHERE looked >= :looked_at ORDER BY at, session_id, seq LIMIT 1"""
+"""Passage before which nothing was read; no row if everything was."""
 _NO_FLOOR = "SELECT NULL::timestamptz AS at, NULL::bigint AS session_id, NULL::bigint AS seq WHERE false"
-_NEWEST = """SELECT m.* FROM m WHERE NOT EXISTS (SELECT FROM f WHERE (m.at, m.session_id, m.seq) < (f.at, f.session_id, f.seq))
-    ORDER BY m.at DESC, m.session_id DESC, m.seq DESC LIMIT :limit"""
-_GROUPED = f"""SELECT x.* FROM (
-      SELECT m.*, row_number() OVER (PARTITION BY m.session_id ORDER BY m.at DESC, m.seq DESC) AS place
-         FROM m) x
-    WHERE x.place <= {PER_SESSION} ORDER BY array_position(:session_ids::bigint[], x.session_id), x.place LIMIT :limit"""
-_HITS = f"""
+_SAYS = r"""
+     EXISTS (SELECT FROM unnest({passage}.vector) u WHERE u.lexeme = ANY ({word}::text[])
+                AND u.positions[cardinality(u.positions)] >
+                    3 + cardinality(regexp_split_to_array(trim({passage}.speaker), '\W+')) - ({passage}.speaker = '')::int)"""
+"""Condition that a passage has a form of a word outside of its head with day and speaker."""
+_SMALL = "lower(normalize({passage}.text, NFKC)) ~ {word}::text"
+"""Condition that a passage has a stop word, which the index does not contain."""
+_BESIDE = """
+     EXISTS (SELECT FROM passages y WHERE y.session_id = p.session_id AND y.seq = p.seq AND {says})"""
+"""Condition that any part of the same message says a word."""
+_LIVE = "x.plain ~ {word}::text"
+_NEWEST = """
+  SELECT m.* FROM m WHERE NOT EXISTS (SELECT FROM f WHERE (m.at, m.session_id, m.seq) < (f.at, f.session_id, f.seq))
+   ORDER BY m.at DESC, m.session_id DESC, m.seq DESC LIMIT :limit"""
+_GROUPED = """
+  SELECT x.* FROM (
+         SELECT m.*, row_number() OVER (PARTITION BY m.session_id ORDER BY m.at DESC, m.seq DESC) AS place FROM m) x
+   WHERE x.place <= :per_session
+   ORDER BY array_position(:session_ids::bigint[], x.session_id), x.place LIMIT :limit"""
+_HITS = r"""
 WITH s AS MATERIALIZED (
   SELECT id, indexed_turn, erased_turn FROM sessions WHERE id = ANY (:session_ids::bigint[])
-), looked AS MATERIALIZED ({{source}}
-), f AS MATERIALIZED ({{floor}}
+), looked AS MATERIALIZED ({looked}
+), f AS MATERIALIZED ({floor}
 ), hidden AS (
-  SELECT DISTINCT ON (p.at, p.session_id, p.seq) {", ".join(f"p.{name}" for name in _COLUMNS.split(", "))}
-    FROM looked p JOIN s ON s.id = p.session_id WHERE p.turn_no > s.erased_turn AND {{where}}
+  SELECT DISTINCT ON (p.at, p.session_id, p.seq) p.session_id, p.seq, p.turn_no, p.author, p.at, p.text
+    FROM looked p JOIN s ON s.id = p.session_id
+   WHERE p.turn_no > s.erased_turn AND p.author IN ('person', 'assistant', 'operator')
+     AND (p.at, p.session_id, p.seq) < (:before_at::timestamptz, :before_session::bigint, :before_seq::bigint)
+     AND {said}
+     AND EXISTS (SELECT FROM turn_entries te WHERE te.session_id = p.session_id AND te.seq = p.seq)
    ORDER BY p.at DESC, p.session_id DESC, p.seq DESC, p.part
 ), live AS (
   SELECT e.session_id, e.seq, te.turn_no, e.author, e.at, x.text
     FROM s JOIN turn_entries te ON te.session_id = s.id
        AND te.turn_no > greatest(s.indexed_turn, s.erased_turn)
     JOIN entry_rows e ON e.session_id = te.session_id AND e.seq = te.seq
-   CROSS JOIN LATERAL (SELECT t.text, {_TEXT.format("t.text")} AS plain
-     FROM (SELECT {_LIVE_TEXT} AS text) t) x
-   WHERE e.{_WHO} AND {_OLDER.format("e")} AND {{live}} AND coalesce(te.replaced_by, 0) <= 0
-     AND NOT coalesce(e.blocks @> '[{{{{"type": "tool_use"}}}}]', false) AND x.text <> '{ERASED}'
+   CROSS JOIN LATERAL (
+         SELECT t.text, lower(normalize(t.text, NFKC)) AS plain FROM (
+                SELECT coalesce(e.words, (
+                         SELECT string_agg(b ->> 'text', E'\n') FROM jsonb_array_elements(e.blocks) b
+                          WHERE b ->> 'type' = 'text')) AS text) t) x
+   WHERE e.author IN ('person', 'assistant', 'operator')
+     AND (e.at, e.session_id, e.seq) < (:before_at::timestamptz, :before_session::bigint, :before_seq::bigint)
+     AND {live} AND coalesce(te.replaced_by, 0) <= 0
+     AND NOT coalesce(e.blocks @> '[{{"type": "tool_use"}}]', false) AND x.text <> :erased
 ), m AS MATERIALIZED (
   SELECT DISTINCT ON (a.session_id, coalesce(e.replaces_seq, a.seq)) a.*,
          coalesce((SELECT n.seq FROM turn_entries r
@@ -223,29 +240,35 @@ WITH s AS MATERIALIZED (
                   e.replaces_seq, a.seq) AS shown
     FROM (SELECT * FROM hidden UNION ALL SELECT * FROM live) a JOIN entry_rows e USING (session_id, seq)
    ORDER BY a.session_id, coalesce(e.replaces_seq, a.seq), a.seq DESC
-), page AS ({{order}})
+), page AS ({page})
 SELECT page.*, f.at AS floor_at, f.session_id AS floor_session, f.seq AS floor_seq
   FROM (SELECT) one LEFT JOIN page ON true LEFT JOIN f ON true
 """
-"""Search statement.
+"""Search statement, without the conditions of the words.
 
 A repeated question is one message, at the place where it was first asked, with its newest text.
 """
-MESSAGES = Named(f"""
-SELECT e.seq, te.turn_no AS turn, e.author, e.at, {_LIVE_TEXT} AS text
+MESSAGES = Named(r"""
+SELECT e.seq, te.turn_no AS turn, e.author, e.at,
+       coalesce(e.words, (SELECT string_agg(b ->> 'text', E'\n') FROM jsonb_array_elements(e.blocks) b
+                           WHERE b ->> 'type' = 'text')) AS text
   FROM turn_entries te JOIN entry_rows e USING (session_id, seq)
   JOIN sessions s ON s.id = te.session_id AND te.turn_no > s.erased_turn
- WHERE te.session_id = :session_id AND te.seq = ANY (:seqs::bigint[]) AND e.{_WHO}
+ WHERE te.session_id = :session_id AND te.seq = ANY (:seqs::bigint[])
+   AND e.author IN ('person', 'assistant', 'operator')
 """)
 """Select messages of a session by number, without those of tools; erased ones have the text ERASED."""
 
-MESSAGE = Named(f"""
-SELECT te.turn_no AS turn, e.author, e.at, {_LIVE_TEXT} AS text
+MESSAGE = Named(r"""
+SELECT te.turn_no AS turn, e.author, e.at,
+       coalesce(e.words, (SELECT string_agg(b ->> 'text', E'\n') FROM jsonb_array_elements(e.blocks) b
+                           WHERE b ->> 'type' = 'text')) AS text
   FROM turn_entries te JOIN entry_rows e USING (session_id, seq)
   JOIN sessions s ON s.id = te.session_id AND te.turn_no > s.erased_turn
- WHERE te.session_id = :session_id AND te.seq = :seq AND e.{_WHO}
+ WHERE te.session_id = :session_id AND te.seq = :seq AND e.author IN ('person', 'assistant', 'operator')
 """)
 """Select one message of a session by number; no row for one of a tool or in an erased turn."""
+
 SUMMARY = Named("""
 SELECT x.session_id, x.seq, x.at
   FROM sessions me JOIN contacts p ON p.id = me.contact_id

@@ -181,12 +181,14 @@ _FORGET = (
 
 If an agent of this name returns, its folder is indexed again.
 """
-_KEPT = """
+_KEEP = Named("""
 INSERT INTO agent_versions (agent_id, version, config, changed_at, changed_by)
-SELECT id, version, config, updated_at"""
-_KEEP = Named(f"{_KEPT}, :by FROM agents WHERE id = :agent_id")
-_KEEP_FORMER = Named(f"""
-{_KEPT}, NULL FROM agents WHERE name = :name AND version = :version ON CONFLICT DO NOTHING
+SELECT id, version, config, updated_at, :by FROM agents WHERE id = :agent_id
+""")
+_KEEP_FORMER = Named("""
+INSERT INTO agent_versions (agent_id, version, config, changed_at, changed_by)
+SELECT id, version, config, updated_at, NULL FROM agents WHERE name = :name AND version = :version
+ON CONFLICT DO NOTHING
 """)
 """Store the present version of an agent that was created before versions were stored."""
 _LET_GO = Named("DELETE FROM agent_versions WHERE agent_id = :agent_id AND version <= :through_version")

@@ -63,14 +63,16 @@ class PostgresApiKeys(PoolStore):
             await append_audit(connection, actor=key.actor, action=action, about=about, detail=detail)
 
 
-_LIVES = "token_hash = :token_hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())"
-_FIND = Named(f"""
+_FIND = Named("""
 WITH used AS (
   UPDATE api_keys SET last_used_at = date_trunc('hour', now())
-   WHERE {_LIVES} AND (last_used_at IS NULL OR last_used_at < date_trunc('hour', now()))
+   WHERE token_hash = :token_hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+     AND (last_used_at IS NULL OR last_used_at < date_trunc('hour', now()))
 )
-SELECT k.*, a.name AS agent FROM api_keys k LEFT JOIN agents a ON a.id = k.agent_id WHERE {_LIVES}
+SELECT k.*, a.name AS agent FROM api_keys k LEFT JOIN agents a ON a.id = k.agent_id
+ WHERE token_hash = :token_hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
 """)
+"""Select the valid key of a token with its agent's name, and store its use at most once an hour."""
 
 
 def build_api_key(row: Mapping[str, Any], agent: str | None) -> ApiKey:

@@ -17,7 +17,6 @@ from shared.adapters.postgres.db.pool import (
     Record,
     store_method,
 )
-from shared.adapters.postgres.db.session_title import SUMMARY_TITLE
 from shared.core.session.forks import (
     MOST_COPIED_BYTES,
     MOST_COPIED_ENTRIES,
@@ -279,8 +278,9 @@ SELECT pg_advisory_xact_lock(hashtextextended('evertalk.fork:' || account || ' '
   FROM addresses WHERE id = :address_id
 """)
 """Lock a visitor's forks, so that two requests with the same key make one fork."""
-_SOURCE = Named(f"""
-SELECT s.*, a.id AS address_id, a.title, {SUMMARY_TITLE} AS summary_title,
+_SOURCE = Named("""
+SELECT s.*, a.id AS address_id, a.title,
+       (SELECT nullif(l.ledger ->> 'title', '') FROM compactions l WHERE l.id = s.head) AS summary_title,
        (SELECT e.blocks FROM turn_entries te JOIN entries e USING (session_id, seq)
          WHERE te.session_id = s.id AND te.turn_no > s.erased_turn AND coalesce(te.replaced_by, 0) <= 0
            AND e.author = 'person' AND e.blocks <> erased_blocks(e.blocks)
@@ -381,19 +381,10 @@ SELECT :fork, turn_no, state, 'web', :address_id, least(attempt, 1), error_code,
        claimed_at, ended_at, process_faults, stop_reason
   FROM turns WHERE session_id = :source AND turn_no <= :through
 """)
-_RANGES = "jsonb_to_recordset(:ranges::jsonb) AS m(first bigint, last bigint, shift bigint)"
-"""Ranges of copied entries; the number of a copy is that of the original minus `shift`."""
-
-
-def _copy_of(seq: str) -> str:
-    """Return SQL for the number of an entry's copy; NULL if it was not copied."""
-    return f"(SELECT {seq} - m.shift FROM {_RANGES} WHERE {seq} BETWEEN m.first AND m.last)"
-
-
-_FILES = Named(f"""
+_FILES = Named("""
 SELECT a.id FROM attachments a
  WHERE a.session_id = :source AND (a.id IN (
-         SELECT (b ->> 'attachment_id')::bigint FROM {_RANGES}
+         SELECT (b ->> 'attachment_id')::bigint FROM copied_ranges(:ranges) m
            JOIN entry_rows e ON e.session_id = :source AND e.seq BETWEEN m.first AND m.last
           CROSS JOIN LATERAL jsonb_array_elements(e.blocks) AS b WHERE b ? 'attachment_id')
        OR a.public_id IN (
@@ -404,9 +395,9 @@ SELECT a.id FROM attachments a
  ORDER BY a.id
 """)
 """Select ids of the files that the copied messages show, also of those that an answer announces."""
-_BYTES = Named(f"""
+_BYTES = Named("""
 SELECT (SELECT coalesce(sum(length(body)), 0) FROM attachments WHERE id = ANY (:ids::bigint[]))
-     + (SELECT coalesce(sum(octet_length(r.body)), 0) FROM {_RANGES}
+     + (SELECT coalesce(sum(octet_length(r.body)), 0) FROM copied_ranges(:ranges) m
           JOIN artifacts r ON r.session_id = :source AND r.seq BETWEEN m.first AND m.last)
 """)
 _COPY_FILES = Named("""
@@ -424,46 +415,57 @@ WITH o AS MATERIALIZED (
 SELECT * FROM o
 """)
 """Copy files with new ids, so that an erasure in one conversation does not affect the other."""
-_HAS_FILES = "e.blocks IS NOT NULL AND jsonb_path_exists(e.blocks, '$[*].attachment_id')"
-_WITH_FILES = Named(f"""
+_WITH_FILES = Named("""
 SELECT e.seq, e.role, e.author, e.blocks, e.tokens, e.replaces_seq, e.at
-  FROM {_RANGES} JOIN entry_rows e ON e.session_id = :source AND e.seq BETWEEN m.first AND m.last
- WHERE {_HAS_FILES} ORDER BY e.seq
+  FROM copied_ranges(:ranges) m
+  JOIN entry_rows e ON e.session_id = :source AND e.seq BETWEEN m.first AND m.last
+ WHERE e.blocks IS NOT NULL AND jsonb_path_exists(e.blocks, '$[*].attachment_id') ORDER BY e.seq
 """)
-_ENTRIES = Named(f"""
+_ENTRIES = Named("""
 INSERT INTO entry_rows (session_id, seq, role, author, blocks, tokens, replaces_seq, at, words)
-SELECT :fork, e.seq - m.shift, e.role, e.author, e.blocks, e.tokens, {_copy_of("e.replaces_seq")},
+SELECT :fork, e.seq - m.shift, e.role, e.author, e.blocks, e.tokens,
+       (SELECT e.replaces_seq - m.shift FROM copied_ranges(:ranges) m
+         WHERE e.replaces_seq BETWEEN m.first AND m.last),
        e.at, e.words
-  FROM {_RANGES} JOIN entry_rows e ON e.session_id = :source AND e.seq BETWEEN m.first AND m.last
- WHERE NOT ({_HAS_FILES})
+  FROM copied_ranges(:ranges) m
+  JOIN entry_rows e ON e.session_id = :source AND e.seq BETWEEN m.first AND m.last
+ WHERE NOT (e.blocks IS NOT NULL AND jsonb_path_exists(e.blocks, '$[*].attachment_id'))
 """)
+"""Copy entries without files; `_ENTRIES_WITH_FILES` copies the others, with the ids of the new files."""
 _ENTRIES_WITH_FILES = Named("""
 INSERT INTO entry_rows (session_id, seq, role, author, blocks, tokens, replaces_seq, at)
 SELECT :fork, x.seq, x.role, x.author, x.blocks, x.tokens, x.replaces, x.at
   FROM jsonb_to_recordset(:rows::jsonb) AS x(seq bigint, role text, author text, blocks jsonb, tokens int,
                                              replaces bigint, at timestamptz)
 """)
-_PLACES = Named(f"""
+_PLACES = Named("""
 INSERT INTO turn_entries (session_id, seq, turn_no, step, replaced_by)
-SELECT :fork, te.seq - m.shift, te.turn_no, coalesce({_copy_of("te.step")}::int, te.step),
-       {_copy_of("te.replaced_by")}
-  FROM {_RANGES} JOIN turn_entries te ON te.session_id = :source AND te.seq BETWEEN m.first AND m.last
+SELECT :fork, te.seq - m.shift, te.turn_no,
+       coalesce((SELECT te.step - m.shift FROM copied_ranges(:ranges) m
+                  WHERE te.step BETWEEN m.first AND m.last)::int, te.step),
+       (SELECT te.replaced_by - m.shift FROM copied_ranges(:ranges) m
+         WHERE te.replaced_by BETWEEN m.first AND m.last)
+  FROM copied_ranges(:ranges) m
+  JOIN turn_entries te ON te.session_id = :source AND te.seq BETWEEN m.first AND m.last
 """)
 """Copy the places of entries in turns; an entry is live again if its replacement is not copied."""
-_ARTIFACTS = Named(f"""
+_ARTIFACTS = Named("""
 INSERT INTO artifacts (session_id, seq, sha256, body, tokens, created_at)
 SELECT :fork, r.seq - m.shift, r.sha256, r.body, r.tokens, r.created_at
-  FROM {_RANGES} JOIN artifacts r ON r.session_id = :source AND r.seq BETWEEN m.first AND m.last
+  FROM copied_ranges(:ranges) m
+  JOIN artifacts r ON r.session_id = :source AND r.seq BETWEEN m.first AND m.last
 """)
-_PINS = Named(f"""
+_PINS = Named("""
 INSERT INTO pins (session_id, seq, pinned_at)
 SELECT :fork, p.seq - m.shift, p.pinned_at
-  FROM {_RANGES} JOIN pins p ON p.session_id = :source AND p.seq BETWEEN m.first AND m.last
+  FROM copied_ranges(:ranges) m
+  JOIN pins p ON p.session_id = :source AND p.seq BETWEEN m.first AND m.last
 """)
-_PRUNED = Named(f"""
+_PRUNED = Named("""
 INSERT INTO prune_decisions (session_id, seq, form, turn_no, decided_at, shown)
 SELECT :fork, d.seq - m.shift, d.form, d.turn_no, d.decided_at, d.shown
-  FROM {_RANGES} JOIN prune_decisions d ON d.session_id = :source AND d.seq BETWEEN m.first AND m.last
+  FROM copied_ranges(:ranges) m
+  JOIN prune_decisions d ON d.session_id = :source AND d.seq BETWEEN m.first AND m.last
  WHERE d.turn_no <= :through
 """)
 _LINK = Named("""
@@ -493,15 +495,19 @@ SELECT v.event_seq, v.kind,
  ORDER BY v.event_seq
 """)
 """Select the events of the copied turns; payloads are read only if they contain ids of the source."""
-_EVENTS = Named(f"""
+_EVENTS = Named("""
 INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload, at)
-SELECT :fork, n.number, v.kind, {_copy_of("v.seq")}, v.turn_no, v.payload - 'cid', v.at
+SELECT :fork, n.number, v.kind,
+       (SELECT v.seq - m.shift FROM copied_ranges(:ranges) m WHERE v.seq BETWEEN m.first AND m.last),
+       v.turn_no, v.payload - 'cid', v.at
   FROM unnest(:events::bigint[], :numbers::bigint[]) AS n(event_seq, number)
   JOIN events v ON v.session_id = :source AND v.event_seq = n.event_seq
 """)
-_EVENTS_APART = Named(f"""
+_EVENTS_APART = Named("""
 INSERT INTO events (session_id, event_seq, kind, seq, turn_no, payload, at)
-SELECT :fork, n.number, v.kind, {_copy_of("v.seq")}, v.turn_no, n.payload, v.at
+SELECT :fork, n.number, v.kind,
+       (SELECT v.seq - m.shift FROM copied_ranges(:ranges) m WHERE v.seq BETWEEN m.first AND m.last),
+       v.turn_no, n.payload, v.at
   FROM jsonb_to_recordset(:rows::jsonb) AS n(event_seq bigint, number bigint, payload jsonb)
   JOIN events v ON v.session_id = :source AND v.event_seq = n.event_seq
 """)

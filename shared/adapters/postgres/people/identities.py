@@ -153,14 +153,14 @@ CONTACT = Named("""
 UPDATE addresses SET contact = contact || :contact::jsonb WHERE id = :address_id AND NOT contact @> :contact
 """)
 """Add or replace facts of an address; no write if all are stored already."""
-_BESIDE = """
-FROM addresses m JOIN addresses o ON o.channel = m.channel AND o.account = m.account AND o.chat = m.chat
- AND o.id <> m.id AND m.id = :address_id
-"""
-"""FROM clause of the visitor's other conversations."""
-_BRING_OTHERS = Named(f"""
-UPDATE addresses u SET chat = :chat WHERE u.id IN (SELECT o.id {_BESIDE} AND o.thread <> '')
+_BRING_OTHERS = Named("""
+UPDATE addresses u SET chat = :chat
+ WHERE u.id IN (
+       SELECT o.id FROM addresses m
+         JOIN addresses o ON o.channel = m.channel AND o.account = m.account AND o.chat = m.chat
+          AND o.id <> m.id AND m.id = :address_id AND o.thread <> '')
 """)
+"""Move the visitor's other conversations to another chat."""
 _ONE_AT_A_TIME = Named("SELECT pg_advisory_xact_lock(hashtextextended('evertalk.signed-in:' || :place, 0))")
 """Lock for one person of a site, so that two browsers that sign in at once get one conversation."""
 _PLACE_OF = Named("""
@@ -170,9 +170,13 @@ _FORMER = Named("""
 SELECT v.address_id, v.identified, a.session_id FROM visitors v JOIN addresses a ON a.id = v.address_id
  WHERE v.token_hash = :token_hash AND v.site = :site AND v.expires_at > now()
 """)
-_HAS_WORDS = Named(f"""
+_HAS_WORDS = Named("""
 SELECT next_turn > 1 OR EXISTS (
-         SELECT {_BESIDE} JOIN sessions x ON x.id = o.session_id AND x.next_turn > 1) FROM sessions
+         SELECT FROM addresses m
+           JOIN addresses o ON o.channel = m.channel AND o.account = m.account AND o.chat = m.chat
+            AND o.id <> m.id AND m.id = :address_id
+           JOIN sessions x ON x.id = o.session_id AND x.next_turn > 1)
+  FROM sessions
  WHERE id = :session_id FOR NO KEY UPDATE
 """)
 """Select whether the visitor has messages in any conversation.

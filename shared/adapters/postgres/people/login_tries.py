@@ -153,10 +153,11 @@ SELECT coalesce(ceil(extract(epoch FROM max(refused_until) FILTER (WHERE refused
          - clock_timestamp())), 0)::int
   FROM (SELECT refused_until FROM login_tries WHERE key = ANY(:keys::bytea[]) ORDER BY key FOR UPDATE) t
 """)
-_COUNT = Named(f"""
+_COUNT = Named(
+    """
 WITH counted AS (
   SELECT t.key, g.free, g.operator_id,
-         1 + CASE WHEN t.last_at < now() - interval '{FORGET_HOURS} hours' THEN 0 ELSE t.failures END
+         1 + CASE WHEN t.last_at < now() - make_interval(hours => :forget_hours) THEN 0 ELSE t.failures END
            AS failures
     FROM unnest(:keys::bytea[], :free::int[], :operator_ids::bigint[]) AS g(key, free, operator_id)
     JOIN login_tries t ON t.key = g.key
@@ -164,24 +165,31 @@ WITH counted AS (
 UPDATE login_tries t
    SET failures = c.failures, last_at = clock_timestamp(), operator_id = c.operator_id,
        refused_until = CASE WHEN c.failures >= c.free THEN clock_timestamp() + make_interval(
-         secs => least({MOST_WAIT_SECONDS}, {FIRST_WAIT_SECONDS} * 2.0 ^ least(c.failures - c.free, 10))) END
+         secs => least(:most_wait_seconds, :first_wait_seconds * 2.0 ^ least(c.failures - c.free, 10))) END
   FROM counted c WHERE t.key = c.key
-""")
+""",
+    forget_hours=FORGET_HOURS,
+    most_wait_seconds=MOST_WAIT_SECONDS,
+    first_wait_seconds=FIRST_WAIT_SECONDS,
+)
 """Add a failure to each key; each one beyond the free ones doubles the wait."""
 _TAKE_BACK = Named("""
 WITH gone AS (DELETE FROM login_tries WHERE key = :pair)
 UPDATE login_tries SET failures = greatest(failures - :tries, 0), refused_until = NULL
  WHERE key = ANY(:keys::bytea[]) AND key IS DISTINCT FROM :pair
 """)
-_REMEMBER = Named(f"""
+_REMEMBER = Named(
+    """
 WITH old AS (
   DELETE FROM login_places WHERE key IN (
     SELECT key FROM login_places WHERE operator_id = :operator_id AND key <> :key
-     ORDER BY at DESC, key OFFSET {PLACES_AT_MOST - 1})
+     ORDER BY at DESC, key OFFSET :others_at_most)
 )
 INSERT INTO login_places (key, operator_id) VALUES (:key, :operator_id) ON CONFLICT (key) DO UPDATE
    SET at = now()
-""")
+""",
+    others_at_most=PLACES_AT_MOST - 1,
+)
 """Store a login place, and delete the oldest one above the maximum."""
 _ADD = Named("INSERT INTO login_tries (key) SELECT unnest(:keys::bytea[]) ON CONFLICT (key) DO NOTHING")
 _HAS_PLACE = Named("SELECT EXISTS (SELECT FROM login_places WHERE key = :key AND operator_id = :operator_id)")

@@ -71,7 +71,7 @@ class OperatorAdmin(AdminStore):
 
         They are ordered by name, locked ones last.
         """
-        text = await self._pool.fetchval(_ALL)
+        text = await self._pool.fetchval(*_ALL())
         found: list[dict[str, Any]] = json.loads(text)
         return found
 
@@ -388,10 +388,8 @@ def _build_row(row: OperatorTable) -> dict[str, Any]:
     }
 
 
-_OPEN = f"s.expires_at > now() AND s.seen_at > now() - interval '{IDLE_MINUTES} minutes'"
-_LOGIN = """jsonb_build_object('id', s.public_id, 'at', s.created_at, 'seen_at', s.seen_at,
-              'expires_at', s.expires_at, 'how', s.how, 'source', s.source, 'browser', s.browser"""
-_ALL = f"""
+_ALL = Named(
+    """
 SELECT coalesce(jsonb_agg(jsonb_build_object(
          'id', o.public_id, 'name', o.name, 'role', o.role, 'version', o.version,
          'locked', o.disabled_at IS NOT NULL, 'locked_at', o.disabled_at,
@@ -403,15 +401,33 @@ SELECT coalesce(jsonb_agg(jsonb_build_object(
                          WHERE l.operator_id = o.id AND l.used_at IS NULL AND l.expires_at > now()),
          'refused_until', (SELECT max(t.refused_until) FROM login_tries t
                             WHERE t.operator_id = o.id AND t.refused_until > now()),
-         'logins', coalesce((SELECT jsonb_agg({_LOGIN}) ORDER BY s.created_at DESC, s.public_id)
-                               FROM operator_sessions s WHERE s.operator_id = o.id AND {_OPEN}), '[]')
+         'logins', coalesce((
+           SELECT jsonb_agg(jsonb_build_object(
+                    'id', s.public_id, 'at', s.created_at, 'seen_at', s.seen_at, 'expires_at', s.expires_at,
+                    'how', s.how, 'source', s.source, 'browser', s.browser)
+                    ORDER BY s.created_at DESC, s.public_id)
+             FROM operator_sessions s
+            WHERE s.operator_id = o.id AND s.expires_at > now()
+              AND s.seen_at > now() - make_interval(mins => :idle_minutes)), '[]')
        ) ORDER BY o.disabled_at IS NOT NULL, lower(o.name)), '[]')::text
   FROM operators o
-"""
-_OWN = Named(f"""
-SELECT coalesce(jsonb_agg({_LOGIN}, 'this', s.token_hash = :token_hash)
+""",
+    idle_minutes=IDLE_MINUTES,
+)
+"""Select all operators with their open logins as JSON; locked operators come last."""
+_OWN = Named(
+    """
+SELECT coalesce(jsonb_agg(jsonb_build_object(
+                  'id', s.public_id, 'at', s.created_at, 'seen_at', s.seen_at, 'expires_at', s.expires_at,
+                  'how', s.how, 'source', s.source, 'browser', s.browser,
+                  'this', s.token_hash = :token_hash)
                 ORDER BY s.token_hash = :token_hash DESC, s.created_at DESC, s.public_id), '[]')::text
-  FROM operator_sessions s WHERE s.operator_id = :operator_id AND {_OPEN}
-""")
+  FROM operator_sessions s
+ WHERE s.operator_id = :operator_id AND s.expires_at > now()
+   AND s.seen_at > now() - make_interval(mins => :idle_minutes)
+""",
+    idle_minutes=IDLE_MINUTES,
+)
+"""Select an operator's open logins as JSON, this one first, then the newest."""
 _PICTURE = Named("SELECT content FROM operator_pictures WHERE key = :key LIMIT 1")
 _END_ALL_PUSH = Named("DELETE FROM push_subscriptions WHERE operator_id = :operator_id")

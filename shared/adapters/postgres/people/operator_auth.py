@@ -477,7 +477,8 @@ UPDATE login_links l SET used_at = now() FROM operators o
    AND o.id = l.operator_id AND o.disabled_at IS NULL
 RETURNING true
 """)
-_AUTHENTICATE = Named(f"""
+_AUTHENTICATE = Named(
+    """
 WITH found AS (
   SELECT s.token_hash, s.seen_at, o.id, o.name, o.role, o.display_name,
          coalesce((SELECT p.key FROM operator_pictures p WHERE p.operator_id = o.id), '')
@@ -485,13 +486,15 @@ WITH found AS (
          o.password_hash IS NOT NULL AS has_password, o.issuer IS NOT NULL AS by_provider
     FROM operator_sessions s JOIN operators o ON o.id = s.operator_id
    WHERE s.token_hash = :token_hash AND s.expires_at > now() AND o.disabled_at IS NULL
-     AND s.seen_at > now() - interval '{IDLE_MINUTES} minutes'
+     AND s.seen_at > now() - make_interval(mins => :idle_minutes)
 ), seen AS (
   UPDATE operator_sessions s SET seen_at = now() FROM found f
    WHERE s.token_hash = f.token_hash AND :present AND f.seen_at < now() - interval '1 minute'
 )
 SELECT * FROM found
-""")
+""",
+    idle_minutes=IDLE_MINUTES,
+)
 """Select the operator of a valid session, and update its last use at most once a minute."""
 _LOG_OUT = Named("DELETE FROM operator_sessions WHERE token_hash = :token_hash")
 _FIND_OPERATOR = Named("""
@@ -518,12 +521,16 @@ SELECT EXISTS (SELECT FROM audit WHERE actor = :actor AND action = :action AND o
  AND at > now() - make_interval(mins => :minutes))
 """)
 _HOLD_OPERATOR = Named("UPDATE operators SET last_login_at = last_login_at WHERE id = :operator_id")
-_BEGIN_STEP = Named(f"""
+_BEGIN_STEP = Named(
+    """
 INSERT INTO operator_steps (token_hash, operator_id, how, expires_at)
-SELECT :token_hash, operator_id, :how, now() + interval '{STEP_MINUTES} minutes' FROM operator_factors
+SELECT :token_hash, operator_id, :how, now() + make_interval(mins => :step_minutes) FROM operator_factors
  WHERE operator_id = :operator_id AND confirmed_at IS NOT NULL RETURNING operator_id
-""")
-_BEGIN_LOGIN = Named(f"""
+""",
+    step_minutes=STEP_MINUTES,
+)
+_BEGIN_LOGIN = Named(
+    """
 WITH lapsed AS (
   DELETE FROM operator_sessions WHERE expires_at <= now()
 ), who AS (
@@ -532,12 +539,17 @@ WITH lapsed AS (
 ), begun AS (
   INSERT INTO operator_sessions
          (token_hash, operator_id, expires_at, how, source, browser)
-  SELECT :token_hash, id, now() + interval '{SESSION_HOURS} hours', :how, :source, :browser FROM who
+  SELECT :token_hash, id, now() + make_interval(hours => :session_hours), :how, :source, :browser FROM who
 )
 SELECT name FROM who
-""")
+""",
+    session_hours=SESSION_HOURS,
+)
 """Insert a session unless the operator is disabled, and delete expired ones."""
-_ADD_LINK = Named(f"""
+_ADD_LINK = Named(
+    """
 INSERT INTO login_links (token_hash, operator_id, expires_at)
-VALUES (:token_hash, :operator_id, now() + interval '{LINK_MINUTES} minutes')
-""")
+VALUES (:token_hash, :operator_id, now() + make_interval(mins => :link_minutes))
+""",
+    link_minutes=LINK_MINUTES,
+)

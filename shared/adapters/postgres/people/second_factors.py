@@ -318,21 +318,32 @@ WITH who AS (
 ) SELECT w.name FROM who w JOIN made m ON m.operator_id = w.id
 """)
 """Insert or replace an unconfirmed second factor; a confirmed one is never replaced."""
-_ROW = """
+_ANY = Named("""
 SELECT f.*, o.name, o.public_id, extract(epoch FROM clock_timestamp())::float8 AS seconds
   FROM operator_factors f JOIN operators o ON o.id = f.operator_id
  WHERE f.operator_id = :operator_id
-"""
-"""Select a second factor.
-
-The statements that use it lock the row, so that parallel attempts cannot reuse a code.
-"""
-_ANY = Named(f"{_ROW} FOR UPDATE OF f")
-_CONFIRMED = Named(f"{_ROW} AND f.confirmed_at IS NOT NULL AND o.disabled_at IS NULL FOR UPDATE OF f")
-_PENDING = Named(f"""{_ROW}
-   AND f.confirmed_at IS NULL AND f.created_at > now() - interval '{PENDING_MINUTES} minutes'
    FOR UPDATE OF f
 """)
+"""Select and lock a second factor, so that parallel attempts cannot reuse a code."""
+_CONFIRMED = Named("""
+SELECT f.*, o.name, o.public_id, extract(epoch FROM clock_timestamp())::float8 AS seconds
+  FROM operator_factors f JOIN operators o ON o.id = f.operator_id
+ WHERE f.operator_id = :operator_id
+   AND f.confirmed_at IS NOT NULL AND o.disabled_at IS NULL
+   FOR UPDATE OF f
+""")
+"""Select and lock a confirmed second factor; no row for a locked operator."""
+_PENDING = Named(
+    """
+SELECT f.*, o.name, o.public_id, extract(epoch FROM clock_timestamp())::float8 AS seconds
+  FROM operator_factors f JOIN operators o ON o.id = f.operator_id
+ WHERE f.operator_id = :operator_id
+   AND f.confirmed_at IS NULL AND f.created_at > now() - make_interval(mins => :pending_minutes)
+   FOR UPDATE OF f
+""",
+    pending_minutes=PENDING_MINUTES,
+)
+"""Select and lock a second factor that can still be confirmed."""
 _STEP = Named("""
 SELECT operator_id, how FROM operator_steps WHERE token_hash = :token_hash AND expires_at > now()
 """)

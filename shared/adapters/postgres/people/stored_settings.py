@@ -146,7 +146,7 @@ def _about(name: str) -> str:
     return f"setting:{name}"
 
 
-_ANNOUNCE = Named(f"SELECT pg_notify('{CHANNEL}', :payload)")
+_ANNOUNCE = Named("SELECT pg_notify(:channel, :payload)", channel=CHANNEL)
 _VERSION = "SELECT coalesce(max(version), 0) FROM stored_settings"
 _ROWS = "SELECT * FROM stored_settings ORDER BY name"
 _WRITE = Named("""

@@ -14,7 +14,6 @@ import asyncpg
 
 from shared.adapters.encryption import Sealed
 from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
-from shared.adapters.postgres.db.session_title import SUMMARY_TITLE
 from shared.core.session.turns import title_of
 from shared.core.values.messages import blocks_from_json, text_without_files
 
@@ -221,9 +220,10 @@ SELECT v.site, w.audience, a.contact_id, a.id AS address_id, a.session_id, s.pub
   JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = v.site
  WHERE v.token_hash = :token_hash AND v.expires_at > now()
 """)
-_FIND = Named(f"""
+_FIND = Named(
+    """
 WITH seen AS (
-  UPDATE visitors SET last_seen_at = now(), expires_at = now() + interval '{YEARS} years'
+  UPDATE visitors SET last_seen_at = now(), expires_at = now() + make_interval(years => :years)
    WHERE token_hash = :token_hash AND expires_at > now() AND NOT identified
      AND last_seen_at < now() - interval '1 minute'
   RETURNING address_id
@@ -237,36 +237,42 @@ SELECT v.site, w.audience, a.contact_id, a.id AS address_id, a.session_id, s.pub
   FROM visitors v JOIN addresses a ON a.id = v.address_id
   JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = v.site
  WHERE v.token_hash = :token_hash AND v.expires_at > now()
-""")
+""",
+    years=YEARS,
+)
 """Select the visitor of a token; renew the token at most once a minute."""
-_OWN = """
-  FROM addresses mine JOIN sessions home ON home.id = mine.session_id
-  JOIN addresses a ON a.channel = 'web' AND a.account = mine.account AND a.chat = mine.chat
-   AND a.contact_id IN (SELECT contact_family(home.contact_id))
-  JOIN sessions s ON s.id = a.session_id AND s.archived_at IS NULL
- WHERE mine.id = :address_id AND mine.channel = 'web'
-"""
-"""FROM clause of a visitor's conversations: addresses of one chat, with different threads.
-
-The thread of the first is "".
-"""
-_CONVERSATION = Named(f"""
+_CONVERSATION = Named("""
 SELECT a.account AS site, w.audience, a.contact_id, a.id AS address_id, a.session_id, s.public_id,
        a.chat LIKE 'sub:%' AS identified, a.chat AS place
-  FROM (SELECT a.*, s.last_active_at {_OWN} AND (:session::uuid IS NULL OR s.public_id = :session)
+  FROM (SELECT a.*, s.last_active_at
+          FROM addresses mine JOIN sessions home ON home.id = mine.session_id
+          JOIN addresses a ON a.channel = 'web' AND a.account = mine.account AND a.chat = mine.chat
+           AND a.contact_id IN (SELECT contact_family(home.contact_id))
+          JOIN sessions s ON s.id = a.session_id AND s.archived_at IS NULL
+         WHERE mine.id = :address_id AND mine.channel = 'web'
+           AND (:session::uuid IS NULL OR s.public_id = :session)
          ORDER BY s.last_active_at DESC, a.id DESC LIMIT 1) a
   JOIN sessions s ON s.id = a.session_id JOIN sites w ON w.name = a.account
 """)
-_CONVERSATIONS = Named(f"""
+"""Select one of a visitor's conversations, or the last active one if `session` is NULL.
+
+A visitor's conversations are addresses of one chat with different threads; the thread of the first is "".
+"""
+_CONVERSATIONS = Named("""
 SELECT o.*, (SELECT e.blocks FROM turn_entries te JOIN entries e USING (session_id, seq)
               WHERE te.session_id = o.id AND te.turn_no > o.erased_turn AND coalesce(te.replaced_by, 0) <= 0
                 AND e.author = 'person' AND e.blocks <> erased_blocks(e.blocks)
               ORDER BY te.turn_no, te.step LIMIT 1) AS blocks
   FROM (
     SELECT s.id, s.erased_turn, s.public_id, a.id AS address_id, a.title, s.last_active_at,
-           {SUMMARY_TITLE} AS summary_title,
+           (SELECT nullif(l.ledger ->> 'title', '') FROM compactions l WHERE l.id = s.head) AS summary_title,
            (extract(epoch FROM s.last_active_at) * 1000000)::bigint AS moment,
-           s.next_event_seq - 1 > a.read_seq AS unread {_OWN}
+           s.next_event_seq - 1 > a.read_seq AS unread
+      FROM addresses mine JOIN sessions home ON home.id = mine.session_id
+      JOIN addresses a ON a.channel = 'web' AND a.account = mine.account AND a.chat = mine.chat
+       AND a.contact_id IN (SELECT contact_family(home.contact_id))
+      JOIN sessions s ON s.id = a.session_id AND s.archived_at IS NULL
+     WHERE mine.id = :address_id AND mine.channel = 'web'
        AND (s.next_turn - 1 > s.erased_turn OR a.id = mine.id)) o
  WHERE :moment::bigint IS NULL OR (o.moment, o.address_id) < (:moment, :row)
  ORDER BY o.moment DESC, o.address_id DESC LIMIT :limit
@@ -277,7 +283,16 @@ SELECT pg_advisory_xact_lock(hashtextextended('evertalk.conversation:' || accoun
   FROM addresses WHERE id = :address_id
 """)
 """Lock by which two tabs that start a conversation at once get the same one."""
-_EMPTY = Named(f"SELECT s.public_id {_OWN} AND s.next_event_seq = 1 ORDER BY a.id DESC LIMIT 1")
+_EMPTY = Named("""
+SELECT s.public_id
+  FROM addresses mine JOIN sessions home ON home.id = mine.session_id
+  JOIN addresses a ON a.channel = 'web' AND a.account = mine.account AND a.chat = mine.chat
+   AND a.contact_id IN (SELECT contact_family(home.contact_id))
+  JOIN sessions s ON s.id = a.session_id AND s.archived_at IS NULL
+ WHERE mine.id = :address_id AND mine.channel = 'web' AND s.next_event_seq = 1
+ ORDER BY a.id DESC LIMIT 1
+""")
+"""Select a visitor's newest conversation without any event; no row if there is none."""
 _BEGIN = Named("""
 WITH s AS (
   INSERT INTO sessions (contact_id, agent_id)
@@ -300,7 +315,8 @@ SELECT NULL, t.id FROM unnest(:key_ids::bigint[]) AS t(id)
  WHERE NOT EXISTS (SELECT FROM api_keys k WHERE k.id = t.id AND k.revoked_at IS NULL
                       AND (k.expires_at IS NULL OR k.expires_at > now()))
 """)
-_CREATE = Named(f"""
+_CREATE = Named(
+    """
 WITH w AS (
   SELECT name, audience, agent_id FROM sites WHERE name = :site
 ), p AS (
@@ -316,7 +332,7 @@ WITH w AS (
   SELECT 'web', w.name, p.public_id::text, p.id, s.id FROM w, p, s RETURNING id, chat
 ), v AS (
   INSERT INTO visitors (token_hash, site, address_id, expires_at)
-  SELECT :token_hash, w.name, a.id, now() + interval '{YEARS} years' FROM w, a
+  SELECT :token_hash, w.name, a.id, now() + make_interval(years => :years) FROM w, a
   ON CONFLICT (token_hash) DO UPDATE
      SET site = excluded.site, address_id = excluded.address_id, expires_at = excluded.expires_at,
          identified = false
@@ -324,7 +340,9 @@ WITH w AS (
 SELECT w.name AS site, w.audience, p.id AS contact_id, a.id AS address_id, s.id AS session_id, s.public_id,
        false AS identified, a.chat AS place
   FROM w, p, s, a
-""")
+""",
+    years=YEARS,
+)
 """Insert a visitor with contact, session and address in one commit.
 
 A known token is moved to the new address.

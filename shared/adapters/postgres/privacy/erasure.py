@@ -187,7 +187,7 @@ async def _batch(connection: Connection, table: str, work: dict[str, Any], at: d
     sessions, contacts = [one["id"] for one in work["sessions"]], work["contacts"]
     match table:
         case "prompt_parts":
-            await connection.execute(f"SET LOCAL statement_timeout = '{_SCAN_SECONDS}s'")
+            await connection.execute(*_ALLOW_SCAN())
             done = await connection.fetchval(
                 *sql.PROMPT_PARTS(sessions=sessions, at=at), timeout=_SCAN_SECONDS
             )
@@ -261,9 +261,13 @@ _RECORD_WISH = Named("""
 INSERT INTO erasure_wishes (session_id) VALUES (:session_id)
 ON CONFLICT (session_id) DO UPDATE SET asked_at = now()
 """)
-_TAKE_WISH = Named(f"""
+_TAKE_WISH = Named(
+    """
 WITH gone AS (DELETE FROM erasure_wishes WHERE session_id = :session_id RETURNING asked_at)
-SELECT asked_at > now() - interval '{WISH_MINUTES} minutes' FROM gone
-""")
+SELECT asked_at > now() - make_interval(mins => :wish_minutes) FROM gone
+""",
+    wish_minutes=WISH_MINUTES,
+)
+_ALLOW_SCAN = Named("SELECT set_config('statement_timeout', :timeout, true)", timeout=f"{_SCAN_SECONDS}s")
 _SET_COUNTS = Named("UPDATE erasures SET counts = :counts WHERE id = :erasure_id")
 _REPORT = Named("SELECT state, counts FROM erasures WHERE id = :erasure_id")

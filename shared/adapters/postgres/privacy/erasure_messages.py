@@ -319,19 +319,22 @@ _STATEMENTS = {
                        OR (k.value #>> '{message,chat,id}' = m.chat_id::text
                            AND k.value #>> '{message,message_id}' = m.message_id::text))))
         RETURNING 1) SELECT count(*) FROM u"""),
-    "prompt_parts": Named(f"""
+    "prompt_parts": Named(
+        """
       WITH mine AS (
         SELECT DISTINCT h.hash FROM turn_context_audit a
          CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash)
          WHERE a.session_id = :session_id AND :seqs::bigint[] IS NOT NULL
       ), u AS (
         DELETE FROM prompt_parts p USING mine WHERE p.sha256 = decode(mine.hash, 'hex')
-           AND (p.body ~ '{recall.BEGINS}' OR p.body LIKE '<known_about_this_person>%')
+           AND (p.body ~ :recalled OR p.body LIKE '<known_about_this_person>%')
            AND mine.hash NOT IN (
                SELECT h.hash FROM turn_context_audit a
                 CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash)
                 WHERE a.session_id <> :session_id)
-        RETURNING 1) SELECT count(*) FROM u"""),
+        RETURNING 1) SELECT count(*) FROM u""",
+        recalled=recall.BEGINS,
+    ),
     "turn_context_audit": Named("""
       WITH u AS (
         UPDATE turn_context_audit a SET part_hashes = '[]', recipe = '{}'

@@ -8,7 +8,6 @@ from typing import Any
 
 from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.privacy.erasure_map import ACTIONS, Blank, Delete
-from shared.core.session.channels import GUEST_CHANNEL, SECRETARY_CHANNEL
 
 BATCH = 2_000
 """Maximum rows of one batch."""
@@ -147,35 +146,41 @@ UPDATE erasures SET state = 'done', work = NULL, counts = :counts, finished_at =
 """)
 """Mark an erasure as complete, and delete its list of work."""
 
-ENTRIES = Named(f"""
+ENTRIES = Named(
+    """
 WITH next AS (
   SELECT seq FROM entries WHERE session_id = :session_id AND seq > :cursor AND seq <= :bound ORDER BY seq
-     LIMIT {BATCH}
+     LIMIT :batch
 ), u AS (
   UPDATE entries e SET blocks = erased_blocks(e.blocks), cid = NULL FROM next n
    WHERE e.session_id = :session_id AND e.seq = n.seq
-     AND (e.blocks <> '[{{"type": "text", "text": "[erased]"}}]' OR e.cid IS NOT NULL)
+     AND (e.blocks <> '[{"type": "text", "text": "[erased]"}]' OR e.cid IS NOT NULL)
   RETURNING e.seq
 )
 SELECT (SELECT max(seq) FROM next) AS cursor, (SELECT count(*) FROM u) AS done
-""")
+""",
+    batch=BATCH,
+)
 """Blank the next batch of messages with numbers above `cursor`, at most `bound`.
 
 Selects the new cursor, NULL if none is left, and the number of changed messages. An interrupted erasure
 continues at the cursor.
 """
 
-EVENTS = Named(f"""
+EVENTS = Named(
+    """
 WITH next AS (
   SELECT event_seq FROM events WHERE session_id = :session_id AND event_seq > :cursor AND event_seq < :bound
-   ORDER BY event_seq LIMIT {BATCH}
+   ORDER BY event_seq LIMIT :batch
 ), u AS (
-  UPDATE events v SET kind = 'erased', seq = NULL, turn_no = NULL, payload = '{{}}' FROM next n
+  UPDATE events v SET kind = 'erased', seq = NULL, turn_no = NULL, payload = '{}' FROM next n
    WHERE v.session_id = :session_id AND v.event_seq = n.event_seq AND v.kind <> 'erased'
   RETURNING v.event_seq
 )
 SELECT (SELECT max(event_seq) FROM next) AS cursor, (SELECT count(*) FROM u) AS done
-""")
+""",
+    batch=BATCH,
+)
 """Blank the next batch of events with numbers above `cursor` and below `bound`.
 
 Their numbers stay, so that screens see no gap. Selects the new cursor, NULL if none is left, and the number
@@ -202,53 +207,42 @@ SELECT count(*) FROM gone
 """)
 """Delete the person's stored request parts, except those sent to others, tool lists and policy numbers."""
 
-_CHATS = f"""
-SELECT a.account::bigint AS bot_id,
-       split_part(a.chat, ':', CASE a.channel WHEN '{SECRETARY_CHANNEL}' THEN 2 ELSE 1 END) AS chat_id,
-       CASE WHEN a.channel = '{GUEST_CHANNEL}' THEN split_part(a.chat, ':', 2) END AS caller_id,
-       CASE WHEN a.channel = '{SECRETARY_CHANNEL}' THEN split_part(a.chat, ':', 1) END AS owner_id
-  FROM addresses a
- WHERE a.contact_id = ANY (:contacts) AND a.channel IN ('telegram', '{GUEST_CHANNEL}', '{SECRETARY_CHANNEL}')
-"""
-"""Telegram chats of a person.
-
-A guest chat's id comes with its caller, and a customer's chat id with the owner of the business account,
-since other chats of the bot may have the same id.
-"""
-
-TELEGRAM_UPDATES = Named(f"""
-WITH chats AS ({_CHATS}), u AS (
+TELEGRAM_UPDATES = Named(
+    """
+WITH u AS (
   UPDATE telegram_updates t SET body = jsonb_build_object('update_id', t.update_id), error = '',
          handled_at = coalesce(t.handled_at, now())
    WHERE (t.bot_id, t.update_id) IN (
-         SELECT x.bot_id, x.update_id FROM chats c JOIN telegram_updates x ON x.bot_id = c.bot_id
-          CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(x.body) WHEN 'object' THEN x.body ELSE '{{}}' END) AS k
+         SELECT x.bot_id, x.update_id FROM telegram_chats_of(:contacts) c JOIN telegram_updates x ON x.bot_id = c.bot_id
+          CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(x.body) WHEN 'object' THEN x.body ELSE '{}' END) AS k
           WHERE x.received_at <= :at AND jsonb_typeof(k.value) = 'object'
             AND (k.key = 'guest_message') = (c.caller_id IS NOT NULL)
             AND (k.value ? 'business_connection_id') = (c.owner_id IS NOT NULL)
             AND CASE WHEN c.owner_id IS NOT NULL
-                  THEN k.value #>> '{{chat,id}}' = c.chat_id AND EXISTS (
+                  THEN k.value #>> '{chat,id}' = c.chat_id AND EXISTS (
                     SELECT FROM secretary_connections o
                      WHERE o.bot_id = c.bot_id AND o.connection_id = k.value ->> 'business_connection_id'
                        AND o.owner_id::text = c.owner_id)
                   WHEN c.caller_id IS NOT NULL
-                  THEN k.value #>> '{{chat,id}}' = c.chat_id AND k.value #>> '{{from,id}}' = c.caller_id
-                  ELSE c.chat_id IN (k.value #>> '{{chat,id}}', k.value #>> '{{message,chat,id}}')
-                    OR k.value #> '{{chat}}' IS NULL AND k.value #> '{{message,chat}}' IS NULL
-                       AND c.chat_id IN (k.value #>> '{{from,id}}', k.value #>> '{{user,id}}') END
-          LIMIT {BATCH})
+                  THEN k.value #>> '{chat,id}' = c.chat_id AND k.value #>> '{from,id}' = c.caller_id
+                  ELSE c.chat_id IN (k.value #>> '{chat,id}', k.value #>> '{message,chat,id}')
+                    OR k.value #> '{chat}' IS NULL AND k.value #> '{message,chat}' IS NULL
+                       AND c.chat_id IN (k.value #>> '{from,id}', k.value #>> '{user,id}') END
+          LIMIT :batch)
   RETURNING 1
 )
 SELECT count(*) FROM u
-""")
+""",
+    batch=BATCH,
+)
 """Blank raw updates of a person's chats; unhandled ones are refused.
 
 Their ids stay, so that none is handled twice.
 """
 
-TELEGRAM_ACCESS = Named(f"""
-WITH chats AS ({_CHATS}), u AS (
-  UPDATE telegram_access t SET name = '', username = '' FROM chats c
+TELEGRAM_ACCESS = Named("""
+WITH u AS (
+  UPDATE telegram_access t SET name = '', username = '' FROM telegram_chats_of(:contacts) c
    WHERE t.bot_id = c.bot_id AND t.chat_id::text = c.chat_id AND c.caller_id IS NULL
      AND c.owner_id IS NULL AND (t.name, t.username) <> ('', '') RETURNING 1
 )
@@ -256,9 +250,9 @@ SELECT count(*) FROM u
 """)
 """Blank the person's names in requests for access to bots."""
 
-SECRETARY_CONNECTIONS = Named(f"""
-WITH chats AS ({_CHATS}), u AS (
-  UPDATE secretary_connections t SET owner_name = '' FROM chats c
+SECRETARY_CONNECTIONS = Named("""
+WITH u AS (
+  UPDATE secretary_connections t SET owner_name = '' FROM telegram_chats_of(:contacts) c
    WHERE t.bot_id = c.bot_id AND t.owner_id::text = c.chat_id AND c.caller_id IS NULL AND c.owner_id IS NULL
      AND t.owner_name <> '' RETURNING 1
 )
@@ -282,6 +276,25 @@ SELECT array_agg(a.attname::text ORDER BY array_position(i.indkey::int2[], a.att
 """)
 """Select the columns of a table's primary key."""
 
+_DELETE = """
+WITH u AS (
+  DELETE FROM {table} WHERE ({key}) IN (
+         SELECT {key} FROM {table} WHERE {owner} = ANY (:owners::bigint[]) {until} LIMIT :batch)
+  RETURNING 1
+)
+SELECT count(*) FROM u
+"""
+_BLANK = """
+WITH u AS (
+  UPDATE {table} SET {changes} WHERE ({key}) IN (
+         SELECT {key} FROM {table} WHERE {owner} = ANY (:owners::bigint[]) {until}
+            AND ({old}) IS DISTINCT FROM ({new}) LIMIT :batch)
+  RETURNING 1
+)
+SELECT count(*) FROM u
+"""
+_UNTIL = "AND {at} <= :at"
+
 
 def render_batch(
     table: str, key: Sequence[str], *, sessions: Sequence[int], contacts: Sequence[int], at: datetime
@@ -289,27 +302,27 @@ def render_batch(
     """Return the statement that erases one batch of a table's rows, at most BATCH, with its values.
 
     By the table's action it deletes or blanks rows of these sessions or contacts, created until `at`. `key`
-    are the columns of the primary key. It selects the number of rows.
+    are the columns of the primary key. It selects the number of rows. The names of table and columns are put
+    into a text here, since no parameter can be a name.
     """
     action = ACTIONS[table]
     assert isinstance(action, Delete | Blank)
-    column = getattr(action, "of", "") or f"{action.owner}_id"
     given: dict[str, Any] = {"owners": sessions if action.owner == "session" else contacts}
-    which = [f"{column} = ANY (:owners::bigint[])"]
+    names = {
+        "table": table,
+        "key": ", ".join(key),
+        "owner": getattr(action, "of", "") or f"{action.owner}_id",
+        "until": "",
+    }
     if action.at is not None:
         given["at"] = at
-        which.append(f"{action.at} <= :at")
-    names = ", ".join(key)
-    if isinstance(action, Blank):
-        old, new = ", ".join(action.values), ", ".join(action.values.values())
-        which.append(
-            f"({old}) IS DISTINCT FROM ({new})" if len(action.values) > 1 else f"{old} IS DISTINCT FROM {new}"
-        )
-    rows = f"SELECT {names} FROM {table} WHERE {' AND '.join(which)} LIMIT {BATCH}"
-    verb = f"DELETE FROM {table}"
-    if isinstance(action, Blank):
-        verb = f"UPDATE {table} SET " + ", ".join(
-            f"{name} = {value}" for name, value in action.values.items()
-        )
-    statement = f"WITH u AS ({verb} WHERE ({names}) IN ({rows}) RETURNING 1) SELECT count(*) FROM u"
-    return Named(statement)(**given)
+        names["until"] = _UNTIL.format(at=action.at)
+    if isinstance(action, Delete):
+        return Named(_DELETE.format(**names), batch=BATCH)(**given)
+    statement = _BLANK.format(
+        **names,
+        changes=", ".join(map(" = ".join, action.values.items())),
+        old=", ".join(action.values),
+        new=", ".join(action.values.values()),
+    )
+    return Named(statement, batch=BATCH)(**given)

@@ -8,17 +8,14 @@ from typing import Any
 import asyncpg
 
 from shared.adapters.postgres.db.pool import Connection, Named, PoolStore, store_method
-from shared.adapters.postgres.db.session_title import SUMMARY_TITLE
 from shared.adapters.postgres.privacy.erasure_sql import FAMILY
 from shared.core.privacy.export import ExportedSession, ExportHead, message_of, summary_of
 from shared.core.values.errors import UnknownSession
 
 PAGE = 1_000
 """Maximum messages of one page."""
-_MORE = ("reminders",)
-"""Further tables whose rows of the person are exported as they are."""
 _NOBODYS = ("id", "session_id", "contact_id", "address_id", "leased_by", "epoch", "hash")
-"""Columns that such rows are exported without."""
+"""Columns that rows of reminders are exported without."""
 
 
 class PostgresExport(PoolStore):
@@ -46,16 +43,13 @@ class PostgresExport(PoolStore):
             if person is None:
                 raise UnknownSession(f"session {session_id}")
             sessions = await connection.fetch(*_SESSIONS(contacts=contacts, only=only))
+            reminders = await _reminders(connection, contacts, only)
             return ExportHead(
                 person=dict(person),
                 sessions=[await _session(connection, row) for row in sessions],
                 notes=[dict(row) for row in await connection.fetch(*_NOTES(contacts=contacts, only=only))],
                 more={
-                    **{
-                        name: rows
-                        for name in _MORE
-                        if (rows := await _rows(connection, name, contacts, only))
-                    },
+                    **({"reminders": reminders} if reminders else {}),
                     "notifications": [
                         dict(row) for row in await connection.fetch(*_PUSH(contacts=contacts, only=only))
                     ],
@@ -102,16 +96,10 @@ async def _session(connection: Connection, row: asyncpg.Record) -> ExportedSessi
     )
 
 
-async def _rows(
-    connection: Connection, table: str, contacts: list[int], only: int | None
+async def _reminders(
+    connection: Connection, contacts: list[int], only: int | None
 ) -> list[Mapping[str, Any]]:
-    if await connection.fetchval(*_TABLE(table=table)) is None:
-        return []
-    statement = Named(f"""
-        SELECT to_jsonb(r) AS row FROM {table} r JOIN sessions s ON s.id = r.session_id
-         WHERE s.contact_id = ANY (:contacts) AND (:only::bigint IS NULL OR s.id = :only) ORDER BY r.id
-    """)
-    rows = await connection.fetch(*statement(contacts=contacts, only=only))
+    rows = await connection.fetch(*_REMINDERS(contacts=contacts, only=only))
     return [{name: value for name, value in row["row"].items() if name not in _NOBODYS} for row in rows]
 
 
@@ -130,8 +118,9 @@ SELECT p.kind, p.display_name, p.timezone, p.created_at AS since FROM sessions s
   JOIN contacts o ON o.id = s.contact_id JOIN contacts p ON p.id = coalesce(o.merged_into, o.id)
      WHERE s.id = :session_id
 """)
-_SESSIONS = Named(f"""
-SELECT s.id, s.public_id, s.created_at, s.next_seq, s.goal, s.mode, a.name AS agent, {SUMMARY_TITLE} AS title
+_SESSIONS = Named("""
+SELECT s.id, s.public_id, s.created_at, s.next_seq, s.goal, s.mode, a.name AS agent,
+       (SELECT nullif(l.ledger ->> 'title', '') FROM compactions l WHERE l.id = s.head) AS title
   FROM sessions s JOIN agents a ON a.id = s.agent_id
  WHERE s.contact_id = ANY (:contacts) AND (:only::bigint IS NULL OR s.id = :only) ORDER BY s.id
 """)
@@ -164,6 +153,10 @@ SELECT kind, text, subject, scope, authority, importance, from_turn, through_tur
  WHERE contact_id = ANY (:contacts) AND (:only::bigint IS NULL OR n.session_id = :only)
    AND superseded_by IS NULL AND forgotten_at IS NULL ORDER BY id
 """)
+_REMINDERS = Named("""
+SELECT to_jsonb(r) AS row FROM reminders r JOIN sessions s ON s.id = r.session_id
+ WHERE s.contact_id = ANY (:contacts) AND (:only::bigint IS NULL OR s.id = :only) ORDER BY r.id
+""")
 _FEEDBACK = Named("""
 SELECT s.public_id::text AS conversation, f.turn_no AS turn, f.opinion, f.words, f.at
   FROM feedback f JOIN sessions s ON s.id = f.session_id
@@ -185,4 +178,3 @@ SELECT e.seq, te.turn_no, e.author, e.blocks, e.replaces_seq, te.replaced_by, e.
  ORDER BY e.seq LIMIT :limit
 """)
 _USAGE = Named("SELECT * FROM session_totals WHERE session_id = :session_id")
-_TABLE = Named("SELECT to_regclass(:table)")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from shared.adapters.postgres.db.partitions import MONTHS_OF, PARTITIONED
+from shared.adapters.postgres.db.partitions import MONTHS_OF
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 
 BATCH = 2_000
@@ -28,7 +28,7 @@ class Sweep:
 
     days: int
     where: str
-    """SQL condition; `{age}` is replaced by the interval."""
+    """SQL condition; `interval :age` is the time that rows are kept."""
     key: str
     period: str
     costly: bool = False
@@ -58,7 +58,9 @@ Rule: TypeAlias = Sweep | DroppedMonths | KeptRows
 
 
 def _expired(key: str) -> Sweep:
-    return Sweep(days=1, key=key, where="expires_at < now() - {age}", period="a day after they expire")
+    return Sweep(
+        days=1, key=key, where="expires_at < now() - interval :age", period="a day after they expire"
+    )
 
 
 _FORGET = "until they are erased; with `EVERTALK_RETENTION_DAYS`, that many days after the last message"
@@ -80,7 +82,7 @@ RULES: Mapping[str, Rule] = {
         whose="contact",
         days=30,
         key="id",
-        where="ended_at < now() - {age} AND text <> '-'",
+        where="ended_at < now() - interval :age AND text <> '-'",
         instead="SET text = '-'",
         period="text: 30 days after delivery",
     ),
@@ -88,7 +90,7 @@ RULES: Mapping[str, Rule] = {
         whose="session",
         days=30,
         key="id",
-        where="ended_at < now() - {age} AND reason <> ''",
+        where="ended_at < now() - interval :age AND reason <> ''",
         instead="SET reason = ''",
         period="reason: 30 days after the end",
     ),
@@ -100,7 +102,7 @@ RULES: Mapping[str, Rule] = {
     "import_files": Sweep(
         days=1,
         key="id",
-        where="touched_at < now() - {age} AND coalesce(leased_until, '-infinity') < now()",
+        where="touched_at < now() - interval :age AND coalesce(leased_until, '-infinity') < now()",
         period="a day after the last piece or the import",
     ),
     "import_pieces": KeptRows(period="until the file is imported, refused or deleted"),
@@ -118,7 +120,7 @@ RULES: Mapping[str, Rule] = {
     "forks": KeptRows(period="permanently; ids, numbers and a hash only"),
     "contact_links": KeptRows(period="permanently; ids and times only"),
     "note_lists": _expired("session_id, address_id"),
-    "link_guesses": Sweep(days=1, key="id", where="at < now() - {age}", period="a day"),
+    "link_guesses": Sweep(days=1, key="id", where="at < now() - interval :age", period="a day"),
     "sessions": KeptRows(period="permanently; numbers only"),
     "session_totals": KeptRows(period="permanently; numbers only"),
     "session_list": KeptRows(period="as long as the conversation; a copy for the dashboard"),
@@ -129,14 +131,14 @@ RULES: Mapping[str, Rule] = {
     "contacts": Sweep(
         days=2,
         key="id",
-        where="network IS NOT NULL AND network_at < now() - {age}",
+        where="network IS NOT NULL AND network_at < now() - interval :age",
         instead="SET network = NULL, network_at = NULL",
         period="as long as their conversations; hash of an anonymous visitor's network: 2 days",
     ),
     "spend_days": Sweep(
         days=30,
         key="scope, day",
-        where="scope LIKE 'network:%' AND day < (now() - {age})::date",
+        where="scope LIKE 'network:%' AND day < (now() - interval :age)::date",
         period="permanently, numbers only; rows of hashed networks: 30 days",
     ),
     "agents": KeptRows(period="configuration"),
@@ -145,7 +147,7 @@ RULES: Mapping[str, Rule] = {
     "refused_origins": Sweep(
         days=30,
         key="site, origin",
-        where="last_at < now() - {age}",
+        where="last_at < now() - interval :age",
         period="30 days after they last asked",
     ),
     "site_secrets": KeptRows(period="configuration"),
@@ -161,7 +163,7 @@ RULES: Mapping[str, Rule] = {
     "api_keys": Sweep(
         days=365,
         key="id",
-        where="coalesce(revoked_at, expires_at) < now() - {age}",
+        where="coalesce(revoked_at, expires_at) < now() - interval :age",
         period="configuration; 365 days after revocation or expiry",
     ),
     "deployment": KeptRows(period="one row"),
@@ -181,7 +183,7 @@ RULES: Mapping[str, Rule] = {
         days=1,
         costly=True,
         key="id",
-        where="""created_at < now() - {age} AND NOT EXISTS (
+        where="""created_at < now() - interval :age AND NOT EXISTS (
                    SELECT FROM entries e WHERE e.session_id = attachments.session_id AND e.blocks @>
                           jsonb_build_array(jsonb_build_object('attachment_id', attachments.id)))""",
         period="as long as the conversation; files that no message uses: a day",
@@ -190,60 +192,60 @@ RULES: Mapping[str, Rule] = {
         whose="session",
         days=1,
         key="session_id, turn_no, form",
-        where="created_at < now() - {age}",
+        where="created_at < now() - interval :age",
         period="a day",
     ),
     "telegram_updates": Sweep(
         days=14,
         key="bot_id, update_id",
-        where="handled_at < now() - {age} AND body <> jsonb_build_object('update_id', update_id)",
+        where="handled_at < now() - interval :age AND body <> jsonb_build_object('update_id', update_id)",
         instead="SET body = jsonb_build_object('update_id', update_id), error = ''",
         period="content: 14 days after handling; ids: permanently",
     ),
     "telegram_messages": Sweep(
         days=365,
         key="bot_id, chat_id, message_id",
-        where="at < now() - {age}",
+        where="at < now() - interval :age",
         period="365 days; ids, and the texts of messages that share an entry",
     ),
     "secretary_drafts": Sweep(
         days=30,
         key="session_id, turn_no",
-        where="ended_at < now() - {age} AND (is_hidden OR state IN ('sent', 'uncertain', 'refused'))",
+        where="ended_at < now() - interval :age AND (is_hidden OR state IN ('sent', 'uncertain', 'refused'))",
         period="30 days after their end, and until later requests leave out what was not sent",
     ),
     "secretary_messages": Sweep(
         days=365,
         key="bot_id, owner_id, chat_id, message_id",
-        where="at < now() - {age}",
+        where="at < now() - interval :age",
         period="365 days; ids",
     ),
     "secretary_connections": Sweep(
         days=90,
         key="bot_id, connection_id",
-        where="ended_at < now() - {age}",
+        where="ended_at < now() - interval :age",
         period="90 days after their end",
     ),
     "guest_queries": Sweep(
         days=30,
         key="bot_id, update_id",
-        where="ended_at < now() - {age}",
+        where="ended_at < now() - interval :age",
         period="30 days after the answer",
     ),
     "events": Sweep(
         whose="session",
         days=365,
         key="session_id, event_seq",
-        where="""at < now() - {age} AND kind NOT IN ('msg', 'erased')
-                 AND payload <> '{{}}' AND payload ->> 'state' IS DISTINCT FROM 'new'""",
-        instead="SET payload = '{{}}'",
+        where="""at < now() - interval :age AND kind NOT IN ('msg', 'erased')
+                 AND payload <> '{}' AND payload ->> 'state' IS DISTINCT FROM 'new'""",
+        instead="SET payload = '{}'",
         period="messages: as long as the conversation; content of other events: 365 days",
     ),
     "deliveries": Sweep(
         whose="session",
         days=90,
         key="session_id, turn_no, part",
-        where="created_at < now() - {age} AND error <> ''",
+        where="created_at < now() - interval :age AND error <> ''",
         instead="SET error = ''",
         period="states: as long as the conversation; errors: 90 days",
     ),
@@ -251,35 +253,38 @@ RULES: Mapping[str, Rule] = {
         whose="session",
         days=90,
         key="id",
-        where="created_at < now() - {age} AND (stray_text, error) <> ('', '') AND outcome <> 'running'",
+        where="""created_at < now() - interval :age AND (stray_text, error) <> ('', '')
+                 AND outcome <> 'running'""",
         instead="SET stray_text = '', error = ''",
         period="numbers: as long as the conversation; text: 90 days",
     ),
     "checkpoints": Sweep(
-        whose="session", days=90, key="id", where="created_at < now() - {age}", period="90 days"
+        whose="session", days=90, key="id", where="created_at < now() - interval :age", period="90 days"
     ),
     "jobs": Sweep(
         whose="session",
         days=30,
         key="id",
-        where="state IN ('done', 'dead') AND ended_at < now() - {age}",
+        where="state IN ('done', 'dead') AND ended_at < now() - interval :age",
         period="30 days after the end",
     ),
-    "compaction_hooks": Sweep(days=30, key="id", where="created_at < now() - {age}", period="30 days"),
+    "compaction_hooks": Sweep(
+        days=30, key="id", where="created_at < now() - interval :age", period="30 days"
+    ),
     "reservations": Sweep(
         days=30,
         key="id",
-        where="state <> 'held' AND created_at < now() - {age}",
+        where="state <> 'held' AND created_at < now() - interval :age",
         period="30 days; `spend_days` keeps the sums",
     ),
     "spend_slices": Sweep(
-        days=30, key="id", where="closed_at < now() - {age}", period="30 days after closing"
+        days=30, key="id", where="closed_at < now() - interval :age", period="30 days after closing"
     ),
     "prompt_parts": Sweep(
         days=2,
         costly=True,
         key="sha256",
-        where="""created_at < now() - {age} AND encode(sha256, 'hex') NOT IN (
+        where="""created_at < now() - interval :age AND encode(sha256, 'hex') NOT IN (
                    SELECT h.hash FROM turn_context_audit a
                     CROSS JOIN LATERAL jsonb_array_elements_text(a.part_hashes) AS h(hash))""",
         period="as long as a context audit refers to them",
@@ -292,14 +297,14 @@ RULES: Mapping[str, Rule] = {
     "push_subscriptions": Sweep(
         days=PUSH_DAYS,
         key="id",
-        where="renewed_at < now() - {age}",
+        where="renewed_at < now() - interval :age",
         period=f"{PUSH_DAYS} days after the page was last open in that browser",
     ),
     "login_tries": Sweep(
-        days=1, key="key", where="last_at < now() - {age}", period="a day after the last failed login"
+        days=1, key="key", where="last_at < now() - interval :age", period="a day after the last failed login"
     ),
     "login_places": Sweep(
-        days=90, key="key", where="at < now() - {age}", period="90 days after the last login there"
+        days=90, key="key", where="at < now() - interval :age", period="90 days after the last login there"
     ),
     "operator_sessions": _expired("token_hash"),
     "visitors": _expired("token_hash"),
@@ -307,21 +312,26 @@ RULES: Mapping[str, Rule] = {
     "workers": Sweep(
         days=7,
         key="id",
-        where="""beat < now() - {age}
+        where="""beat < now() - interval :age
                  AND NOT EXISTS (SELECT FROM sessions s WHERE s.leased_by = workers.id)
                  AND NOT EXISTS (SELECT FROM jobs j WHERE j.leased_by = workers.id)
                  AND NOT EXISTS (SELECT FROM leases l WHERE l.leased_by = workers.id)""",
         period="7 days after the last heartbeat",
     ),
-    "process_faults": Sweep(days=30, key="id", where="at < now() - {age}", period="30 days"),
+    "process_faults": Sweep(days=30, key="id", where="at < now() - interval :age", period="30 days"),
     "alerts": Sweep(
-        days=90, key="id", where="ended_at < now() - {age}", period="90 days after they were resolved"
+        days=90, key="id", where="ended_at < now() - interval :age", period="90 days after they were resolved"
     ),
     "alert_sends": KeptRows(period="as long as the alert"),
     "erasures": Sweep(
-        days=1095, key="id", where="state = 'done' AND at < now() - {age}", period="3 years; numbers only"
+        days=1095,
+        key="id",
+        where="state = 'done' AND at < now() - interval :age",
+        period="3 years; numbers only",
     ),
-    "erasure_wishes": Sweep(days=1, key="session_id", where="asked_at < now() - {age}", period="a day"),
+    "erasure_wishes": Sweep(
+        days=1, key="session_id", where="asked_at < now() - interval :age", period="a day"
+    ),
 }
 """Retention rule of each table of the schema."""
 
@@ -360,16 +370,7 @@ class PostgresRetention(PoolStore):
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(hashtext('evertalk.partitions'))")
             dropped = await connection.fetchval(*_DROP_MONTHS(prefix=MONTHS_OF[table], months=months))
-            delete = Named(f"""
-                WITH gone AS (
-                  DELETE FROM {MONTHS_OF[table]}_other
-                   WHERE {PARTITIONED[table]} < date_trunc('month', now() AT TIME ZONE 'UTC') AT TIME ZONE
-                     'UTC'
-                                                - make_interval(months => :months)
-                  RETURNING 1
-                ) SELECT count(*) FROM gone
-            """)
-            rest = await connection.fetchval(*delete(months=months))
+            rest = await connection.fetchval(*_DELETE_MONTHS[table](months=months))
         return int(dropped) + int(rest)
 
     @store_method
@@ -385,29 +386,64 @@ class PostgresRetention(PoolStore):
 
 
 def render_statement(table: str, rule: Sweep) -> str:
-    """Return the SQL that deletes or blanks one batch of at most BATCH rows and selects their number."""
-    verb = f"UPDATE {table} {rule.instead}" if rule.instead else f"DELETE FROM {table}"
-    return f"""WITH old AS (
-      SELECT {rule.key} FROM {table} WHERE {render_condition(rule)} LIMIT {BATCH}
-    ), done AS (
-      {verb.replace("{{}}", "{}")} WHERE ({rule.key}) IN (SELECT {rule.key} FROM old) RETURNING 1
-    ) SELECT count(*) FROM done"""
+    """Return the SQL that deletes or blanks one batch of at most BATCH rows and selects their number.
+
+    The names of table and columns are put into a text here, since no parameter can be a name.
+    """
+    statement = _BLANK if rule.instead else _DELETE
+    text = statement.format(
+        table=table, key=rule.key, where=rule.where, hold=_HOLD[rule.whose], instead=rule.instead
+    )
+    return Named(text, age=f"{rule.days} days", batch=BATCH).sql
 
 
 def render_condition(rule: Sweep, *, grace: int = 0) -> str:
     """Return the SQL condition of rows that are overdue by more than `grace` days and not on hold."""
-    where = rule.where.format(age=f"interval '{rule.days + grace} days'")
-    return f"{where}{_NOT_HELD[rule.whose]}"
+    return Named(" ".join((rule.where, _HOLD[rule.whose])), age=f"{rule.days + grace} days").sql
 
 
-_NOT_HELD = {
+_HOLD = {
     "": "",
-    "session": " AND session_id NOT IN (SELECT held_sessions())",
-    "contact": " AND contact_id NOT IN (SELECT held_contacts())",
+    "session": "AND session_id NOT IN (SELECT held_sessions())",
+    "contact": "AND contact_id NOT IN (SELECT held_contacts())",
 }
-
-
+"""Condition that rows of an owner are not on hold."""
+_DELETE = """
+WITH old AS (
+  SELECT {key} FROM {table} WHERE {where} {hold} LIMIT :batch
+), done AS (
+  DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM old) RETURNING 1
+)
+SELECT count(*) FROM done
+"""
+_BLANK = """
+WITH old AS (
+  SELECT {key} FROM {table} WHERE {where} {hold} LIMIT :batch
+), done AS (
+  UPDATE {table} {instead} WHERE ({key}) IN (SELECT {key} FROM old) RETURNING 1
+)
+SELECT count(*) FROM done
+"""
 _DROP_MONTHS = Named("SELECT drop_months(:prefix, :months)")
+_DELETE_MONTHS = {
+    "usage": Named("""
+        WITH gone AS (
+          DELETE FROM usage_other
+           WHERE at < date_trunc('month', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
+                      - make_interval(months => :months)
+          RETURNING 1
+        )
+        SELECT count(*) FROM gone"""),
+    "audit_rows": Named("""
+        WITH gone AS (
+          DELETE FROM turn_context_audit_other
+           WHERE created_at < date_trunc('month', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
+                              - make_interval(months => :months)
+          RETURNING 1
+        )
+        SELECT count(*) FROM gone"""),
+}
+"""Deletion of old rows of the default partition, by table."""
 _IDLE_SESSIONS = Named("""
 SELECT s.id FROM session_list l JOIN sessions s ON s.id = l.id
  WHERE l.last_active_at < now() - make_interval(days => :days)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from shared.adapters.postgres.compaction import jobs_sql
 from shared.adapters.postgres.db.pool import Named
+from shared.adapters.postgres.memory import recall_index, recall_sql
 from shared.adapters.postgres.turns import answer_sql, spend_sql, turn_sql
+
+
+def cut_each(statement: Named, begin: str, end: str) -> list[list[str]]:
+    """Return the words between each pair of two marks."""
+    return [part.partition(end)[0].split() for part in statement.text.split(begin)[1:]]
 
 
 def cut(statement: Named, begin: str, end: str) -> str:
@@ -54,3 +60,28 @@ def test_sums_of_a_conversation_grow_alike_with_every_call() -> None:
     assert cut(answer_sql.ANSWER, *grown).split() == recorded
     added = "SET total_tokens =", "(:sums::bigint[])[6]"
     assert cut(answer_sql.ANSWER, *added).split() == cut(spend_sql.ADD_TOTALS, *added).split()
+
+
+def test_recall_of_a_period_begins_as_every_recall_does() -> None:
+    begin = "WITH RECURSIVE copied", "LIMIT :sessions_at_most\n)"
+    assert cut(recall_sql.BETWEEN, *begin) == cut(recall_sql.SEARCH, *begin)
+
+
+def test_recall_reaches_the_same_passages_in_every_way() -> None:
+    reached = "p.turn_no > s.since", "p.seq <= :through_seq)"
+    [between], searched = cut_each(recall_sql.BETWEEN, *reached), cut_each(recall_sql.SEARCH, *reached)
+    assert searched == [between] * 5
+    shown = "EXISTS (SELECT FROM turn_entries te", ":not_recalled)))"
+    assert cut_each(recall_sql.BETWEEN, *shown) == cut_each(recall_sql.SEARCH, *shown)
+
+
+def test_recall_reaches_the_same_notes_in_every_way() -> None:
+    matched, selected = cut_each(
+        recall_sql.SEARCH, "n.scope = me.scope AND n.forgotten_at", ":through_seq::bigint IS NULL"
+    )
+    assert matched == selected
+
+
+def test_index_names_a_person_as_recall_does() -> None:
+    name = "CASE WHEN p.kind <> 'person'", "'') END"
+    assert cut_each(recall_index._SESSION, *name) == cut_each(recall_sql.SEARCH, *name)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS
+from shared.core.session.channels import GUEST_CHANNEL, SECRETARY_CHANNEL
 from shared.core.session.turns import GUEST_NETWORK, SECRETARY_NETWORK, Caps
 
 CAPS = Caps(
@@ -67,3 +69,45 @@ async def test_traits_of_a_session_are_planned_as_a_part_of_their_statement(pool
     plan = "\n".join(row[0] for row in rows)
     assert "Function Scan" not in plan
     assert "addresses" in plan
+
+
+async def test_shared_conditions_are_planned_as_a_part_of_their_statement(pool: Any) -> None:
+    for statement in (
+        "SELECT note_state(n) FROM notes n",
+        """SELECT p.seq - m.shift
+             FROM copied_ranges('[]') m
+             JOIN pins p ON p.session_id = 1 AND p.seq BETWEEN m.first AND m.last""",
+        "SELECT t.bot_id FROM telegram_chats_of('{1}') c JOIN telegram_access t ON t.bot_id = c.bot_id",
+    ):
+        rows = await pool.fetch(f"EXPLAIN (VERBOSE) {statement}")
+        plan = "\n".join(row[0] for row in rows)
+        assert not re.search("note_state|copied_ranges|telegram_chats_of", plan), plan
+
+
+async def test_chats_of_a_person_are_told_apart_by_caller_and_owner(pool: Any) -> None:
+    contact = await pool.fetchval("INSERT INTO contacts DEFAULT VALUES RETURNING id")
+    agent = await pool.fetchval("INSERT INTO agents (name) VALUES ('a') RETURNING id")
+    session = await pool.fetchval(
+        "INSERT INTO sessions (contact_id, agent_id) VALUES ($1, $2) RETURNING id", contact, agent
+    )
+    for channel, account, chat in (
+        ("telegram", "7", "41"),
+        (GUEST_CHANNEL, "7", "42:51"),
+        (SECRETARY_CHANNEL, "7", "61:43"),
+        ("web", "site", "44"),
+    ):
+        await pool.execute(
+            """INSERT INTO addresses (channel, account, chat, contact_id, session_id)
+               VALUES ($1, $2, $3, $4, $5)""",
+            channel,
+            account,
+            chat,
+            contact,
+            session,
+        )
+    rows = await pool.fetch("SELECT * FROM telegram_chats_of($1) ORDER BY chat_id", [contact])
+    assert [tuple(row) for row in rows] == [
+        (7, "41", None, None),
+        (7, "42", "51", None),
+        (7, "43", None, "61"),
+    ]

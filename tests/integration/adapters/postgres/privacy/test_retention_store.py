@@ -114,7 +114,7 @@ async def test_unused_conversation_is_deleted_and_the_person_kept(guest: Visit) 
 def test_every_rule_has_a_time_and_a_key() -> None:
     for table, rule in RULES.items():
         if isinstance(rule, Sweep):
-            assert "{age}" in rule.where, table
+            assert "interval :age" in rule.where, table
             assert rule.key, table
 
 
@@ -143,7 +143,7 @@ async def test_retention_duty_fails_when_a_statement_is_wrong(
     guest: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await guest.app.pool.execute(OLD)
-    wrong = Sweep(days=1, key="id", where="no_such_column < now() - {age}", period="a day")
+    wrong = Sweep(days=1, key="id", where="no_such_column < now() - interval :age", period="a day")
     monkeypatch.setitem(RULES, "reminders", wrong)
     more, error = await run_duty(guest.app, "retention")
     assert not more
