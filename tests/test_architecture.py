@@ -821,7 +821,7 @@ def test_silent_statement_is_found() -> None:
 
 
 COMPOSED = {
-    "compaction": 5, "dashboard": 85, "db": 7, "handover": 13, "operations": 11, "telegram": 47, "turns": 8,
+    "dashboard": 85, "db": 7, "operations": 11,
 }  # fmt: skip
 """Statements of each room of the stores that exist only after Python has put them together; may only fall.
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.services.turns.session_service import WAKE_SECONDS
 from tests.faults.conftest import TEMPLATE
 from tests.faults.crash_points import MONEY_POINTS, PUT_BACK, TOKEN_POINT
@@ -268,8 +267,8 @@ async def _cents_disagree(case: Case) -> int:
     """
     return int(
         await case.value(
-            f"""SELECT (SELECT coalesce(sum(spent_micro), 0) FROM spend_days WHERE scope = 'total')
-                    + {SPENT_OF_OPEN.format(day="s.day")}
+            """SELECT (SELECT coalesce(sum(spent_micro + spent_of_open_slices(day)), 0)
+                      FROM spend_days WHERE scope = 'total')
                     - (SELECT coalesce(sum(cost_micro), 0) FROM usage)"""
         )
     )

@@ -38,18 +38,22 @@ SELECT p.body FROM turn_context_audit a
 _DEAD_REST = "1 hour"
 """Interval before a failed late flush is repeated; each attempt costs a call."""
 
-_ASK_FOR_OWED = Named(f"""
+_ASK_FOR_OWED = Named(
+    """
 INSERT INTO jobs (kind, session_id, key, trigger, payload)
-SELECT 'flush', s.id, 'flush:' || s.id || ':{LATE}', '{LATE}', '{{"threshold": "{LATE}"}}'
+SELECT 'flush', s.id, 'flush:' || s.id || ':' || :late, :late, jsonb_build_object('threshold', :late)
   FROM sessions s
  WHERE s.flushed_turn < s.base_turn AND NOT EXISTS (
        SELECT FROM jobs j WHERE j.session_id = s.id AND j.state IN ('due', 'running') AND j.kind = 'flush')
    AND NOT EXISTS (
-       SELECT FROM jobs j WHERE j.session_id = s.id AND j.trigger = '{LATE}' AND j.state = 'dead'
-          AND j.ended_at > now() - interval '{_DEAD_REST}')
+       SELECT FROM jobs j WHERE j.session_id = s.id AND j.trigger = :late AND j.state = 'dead'
+          AND j.ended_at > now() - interval :dead_rest)
  ORDER BY s.id LIMIT :limit
 ON CONFLICT (key) WHERE state IN ('due', 'running') DO NOTHING RETURNING id
-""")
+""",
+    late=LATE,
+    dead_rest=_DEAD_REST,
+)
 """Insert a flush job for sessions with hidden turns that no flush has read.
 
 Inserts none within _DEAD_REST after a failed flush.

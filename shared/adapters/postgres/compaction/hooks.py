@@ -13,18 +13,15 @@ from shared.core.session.session_state import JobClaim
 LEASE_SECONDS = 60.0
 """Seconds after which a claimed message may be claimed again, unless its outcome was stored."""
 
-_COLUMNS = """h.id, h.send_key::text AS send_key, h.phase, h.job_id, h.detail, h.created_at, h.state, h.skip,
-  h.attempts, (SELECT s.public_id::text FROM sessions s WHERE s.id = h.session_id) AS session"""
-
 # A summary is skipped at most once in a cycle. An attempt after a crash finds the message of the first
 # attempt; a job that an operator retries after its end is announced again.
-_BEGIN = Named(f"""
+_BEGIN = Named("""
 WITH open AS (
   SELECT * FROM compaction_hooks WHERE job_id = :job_id AND awaits_end
 ), made AS (
   INSERT INTO compaction_hooks (session_id, job_id, cycle, phase, detail, awaits_end, attempts, due_at, round)
   SELECT :session_id, :job_id, :cycle, 'before',
-         jsonb_set(:detail::jsonb, '{{may_skip}}', to_jsonb(
+         jsonb_set(:detail::jsonb, '{may_skip}', to_jsonb(
            (:detail::jsonb ->> 'may_skip')::boolean AND NOT EXISTS (
              SELECT FROM compaction_hooks o
               WHERE o.session_id = :session_id AND o.cycle = :cycle AND o.skip))),
@@ -32,7 +29,9 @@ WITH open AS (
          1 + (SELECT coalesce(max(o.round), 0) FROM compaction_hooks o WHERE o.job_id = :job_id)
    WHERE NOT EXISTS (SELECT FROM open) RETURNING *
 )
-SELECT {_COLUMNS} FROM (SELECT * FROM open UNION ALL SELECT * FROM made) h
+SELECT h.id, h.send_key::text AS send_key, h.phase, h.job_id, h.detail, h.created_at, h.state, h.skip,
+       h.attempts, (SELECT s.public_id::text FROM sessions s WHERE s.id = h.session_id) AS session
+  FROM (SELECT * FROM open UNION ALL SELECT * FROM made) h
 """)
 """Return the job's open message, or insert one.
 
@@ -63,33 +62,42 @@ ON CONFLICT (job_id, phase, round) DO NOTHING
 """
 """Insert the message after each announced job that has ended."""
 
-_CLAIM = Named(f"""
+_CLAIM = Named(
+    """
 WITH due AS (
   SELECT id FROM compaction_hooks WHERE state = 'due' AND due_at <= now() ORDER BY due_at, id LIMIT :most
      FOR UPDATE SKIP LOCKED
 ), h AS (
   UPDATE compaction_hooks c
-     SET attempts = c.attempts + 1, due_at = now() + make_interval(secs => {LEASE_SECONDS})
+     SET attempts = c.attempts + 1, due_at = now() + make_interval(secs => :lease_seconds)
     FROM due WHERE c.id = due.id RETURNING c.*
 )
-SELECT {_COLUMNS},
+SELECT h.id, h.send_key::text AS send_key, h.phase, h.job_id, h.detail, h.created_at, h.state, h.skip,
+       h.attempts, (SELECT s.public_id::text FROM sessions s WHERE s.id = h.session_id) AS session,
        CASE WHEN :with_summary THEN (SELECT l.summary_text FROM compactions l
                                  WHERE l.id = h.compaction_id) END AS summary
   FROM h ORDER BY h.id
-""")
+""",
+    lease_seconds=LEASE_SECONDS,
+)
 """Claim due messages for one process; one without outcome is due again after LEASE_SECONDS."""
 
 _END = Named("""
 UPDATE compaction_hooks SET state = :state, error = :code, skip = :skip, ended_at = now()
  WHERE id = :id AND state = 'due'
 """)
-_AGAIN = Named(f"""
+_AGAIN = Named(
+    """
 UPDATE compaction_hooks
    SET error = :code, due_at = now() + make_interval(secs => :seconds),
-       state = CASE WHEN created_at < now() - interval '{HOOK_EXPIRES_HOURS} h' THEN 'failed' ELSE 'due' END,
-       ended_at = CASE WHEN created_at < now() - interval '{HOOK_EXPIRES_HOURS} h' THEN now() END
+       state = CASE WHEN created_at < now() - make_interval(hours => :expires_hours) THEN 'failed'
+                    ELSE 'due' END,
+       ended_at = CASE WHEN created_at < now() - make_interval(hours => :expires_hours) THEN now() END
  WHERE id = :id AND state = 'due'
-""")
+""",
+    expires_hours=HOOK_EXPIRES_HOURS,
+)
+"""Make a message due again that did not arrive; one older than `expires_hours` has failed."""
 
 _TROUBLES = """
 SELECT error, count(*) AS number FROM compaction_hooks

@@ -43,14 +43,18 @@ SELECT trigger, state, faults, outcome, extract(epoch FROM now() - ended_at)::fl
 
 WRITTEN_LATELY = 200
 """Maximum newest summaries and digests, of all sessions, that are examined for unusable answers."""
-_WRITTEN = Named(f"""
+_WRITTEN = Named(
+    """
 SELECT model, coalesce(audit -> 'attempts', '[]') AS attempts, session_id, session_id = :session_id AS is_own,
        extract(epoch FROM now() - created_at)::float8 AS age_seconds
   FROM (SELECT id, model, audit, created_at, session_id FROM compactions
          WHERE kind IN ('summary', 'digest') AND trigger <> 'fork'
-         ORDER BY id DESC LIMIT {WRITTEN_LATELY}) lately
+         ORDER BY id DESC LIMIT :written_lately) lately
  WHERE created_at > now() - interval '1 day' ORDER BY id DESC
-""")
+""",
+    written_lately=WRITTEN_LATELY,
+)
+"""Select the last day's newest summaries and digests of all sessions, with their attempts, newest first."""
 
 _ACTIVITY = Named("""
 SELECT extract(epoch FROM now() - last_active_at)::float8 AS idle_seconds,

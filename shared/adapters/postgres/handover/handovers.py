@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from uuid import UUID
 
-from shared.adapters.postgres.db.pool import Connection, Named, PoolStore, Record, store_method
+from shared.adapters.postgres.db.pool import Connection, Named, PoolStore, Record, build_value, store_method
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.core.identity.handover import (
     ADVICE,
@@ -358,8 +358,9 @@ async def _record(
 
 
 def _build_listed(row: Record) -> Listed:
-    texts = {name: str(row[name]) for name in ("session", "person_id")}
-    return Listed(**{**dict(row), **texts, "labels": tuple(row["labels"])})
+    return build_value(
+        Listed, row, session=str(row["session"]), person_id=str(row["person_id"]), labels=tuple(row["labels"])
+    )
 
 
 async def _assign(connection: Connection, session: Record, there: Record, name: str, *, by: int) -> Moved:
@@ -513,12 +514,16 @@ _SHOWN = Named("""
 SELECT o.display_name AS name, coalesce(p.key, '') AS picture
   FROM operators o LEFT JOIN operator_pictures p ON p.operator_id = o.id WHERE o.id = :operator_id
 """)
-_SHOWN_AS = """
+_OPEN = Named("""
 SELECT h.*, coalesce(o.display_name, '') AS shown_name, coalesce(p.key, '') AS shown_picture FROM handovers h
   LEFT JOIN operators o ON o.id = h.operator_id LEFT JOIN operator_pictures p ON p.operator_id = o.id
-"""
-_OPEN = Named(f"{_SHOWN_AS} WHERE h.session_id = :session_id AND h.ended_at IS NULL")
-_BY_KEY = Named(f"{_SHOWN_AS} WHERE h.call_key = :key")
+ WHERE h.session_id = :session_id AND h.ended_at IS NULL
+""")
+_BY_KEY = Named("""
+SELECT h.*, coalesce(o.display_name, '') AS shown_name, coalesce(p.key, '') AS shown_picture FROM handovers h
+  LEFT JOIN operators o ON o.id = h.operator_id LEFT JOIN operator_pictures p ON p.operator_id = o.id
+ WHERE h.call_key = :key
+""")
 _ASKED_LATELY = Named("""
 SELECT count(*) FROM handovers
  WHERE session_id = :session_id AND asked_by <> 'operator' AND asked_at > now() - interval '1 hour'
@@ -575,8 +580,6 @@ UPDATE handovers SET version = version + 1, snoozed_at = CASE
                                       AND :until < now() + interval '1 year', true) RETURNING true
 """)
 _LABEL = Named("UPDATE handovers SET version = version + 1, labels = :labels WHERE id = :handover_id")
-MAY_WRITE = "o.role IN ('operator', 'admin')"
-"""SQL condition that operator `o` may write to people."""
 _END = Named("""
 UPDATE handovers SET state = 'ended', ended_at = now(), ended_by = :ended_by, told = :told
    WHERE id = :handover_id
@@ -670,66 +673,26 @@ _WAKE = Named("""
 UPDATE handovers SET snoozed_at = NULL, snoozed_until = NULL WHERE id = :handover_id
    AND snoozed_at IS NOT NULL
 """)
-AWAKE_AT = """
-coalesce(least(h.snoozed_until, (
-  SELECT min(e.at) FROM turn_entries te JOIN entries e USING (session_id, seq)
-   WHERE te.session_id = s.id AND te.turn_no > s.answered_turn AND e.at > h.snoozed_at)), '-infinity')
-"""
-"""SQL expression of the time at which hand-over `h` of session `s` returns from a snooze.
-
-That is the end of the snooze, or the next waiting message if it comes first; `-infinity` without a snooze.
-"""
-_OVER = f"""
-CASE WHEN h.state = 'waiting'
-          AND greatest(h.asked_at, {AWAKE_AT}) <= now() - make_interval(secs => :waiting::float8 * 60) THEN
-       CASE WHEN :waiting::float8 > 0 THEN 'unanswered' ELSE 'off' END
-     WHEN h.state = 'human' AND :waiting::float8 <= 0 THEN 'off'
-     WHEN h.state = 'human'
-          AND greatest(h.taken_at, {AWAKE_AT}) <= now() - make_interval(secs => :silence::float8 * 60)
-          AND EXISTS (SELECT FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn + 1
-                         AND t.opened_at <= now() - make_interval(secs => :silence::float8 * 60)) THEN
-                           'silent' END
-"""
-"""Reason why a hand-over is overdue, else NULL.
-
-An operator's silence is measured by the oldest waiting message.
-"""
-_OVERDUE = Named(f"""
+AWAKE_AT = "awake_at(h)"
+"""SQL expression of the time at which hand-over `h` returns from a snooze."""
+_OVERDUE = Named("""
 SELECT * FROM (
-  SELECT h.id, h.session_id, {_OVER} AS over
-    FROM handovers h JOIN sessions s ON s.id = h.session_id JOIN addresses a ON a.id = h.address_id
-   WHERE h.ended_at IS NULL AND a.channel = :channel AND (:accounts::text[] IS NULL
-     OR a.account = ANY (:accounts))) o
+  SELECT h.id, h.session_id, overdue_for(h, :waiting::float8, :silence::float8) AS over
+    FROM handovers h JOIN addresses a ON a.id = h.address_id
+   WHERE h.ended_at IS NULL AND a.channel = :channel
+     AND (:accounts::text[] IS NULL OR a.account = ANY (:accounts))) o
  WHERE over IS NOT NULL ORDER BY id LIMIT :most
 """)
-_STILL_OVERDUE = Named(f"""
-SELECT {_OVER} AS over
-  FROM handovers h JOIN sessions s ON s.id = h.session_id WHERE h.id = :id AND h.ended_at IS NULL
+_STILL_OVERDUE = Named("""
+SELECT overdue_for(h, :waiting::float8, :silence::float8) AS over FROM handovers h
+ WHERE h.id = :id AND h.ended_at IS NULL
 """)
-
-_ROWS = f"""
-SELECT s.public_id AS session, h.state, h.asked_by, h.reason, h.operator_name AS operator,
-       p.display_name AS who, p.kind, p.anonymous,
-       coalesce((SELECT public_id FROM contacts WHERE id = p.merged_into), p.public_id) AS person_id,
-       a.channel, g.name AS agent, h.asked_at, h.taken_at, h.version, h.labels, h.ended_at, h.rating,
-       CASE WHEN h.ended_at IS NULL THEN (
-         SELECT t.opened_at FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn + 1)
-       END AS waits_since,
-       CASE WHEN {AWAKE_AT} > now() THEN h.snoozed_until END AS snoozed_until,
-       coalesce((
-         SELECT left(string_agg(b ->> 'text', ' '), 120) FROM (
-           SELECT e.blocks FROM entries e
-            WHERE e.session_id = s.id AND e.author = 'person'
-            ORDER BY e.seq DESC LIMIT 1) e, jsonb_array_elements(e.blocks) b
-          WHERE b ->> 'type' = 'text'), '') AS excerpt
-  FROM handovers h JOIN sessions s ON s.id = h.session_id JOIN contacts p ON p.id = s.contact_id
-  JOIN addresses a ON a.id = h.address_id JOIN agents g ON g.id = s.agent_id
-"""
-_LISTED = Named(f"""{_ROWS}
- WHERE h.ended_at IS NULL AND (:state::text IS NULL OR h.state = :state) ORDER BY h.asked_at, h.id LIMIT 500
+_LISTED = Named("""
+SELECT * FROM listed_handovers
+ WHERE ended_at IS NULL AND (:state::text IS NULL OR state = :state) ORDER BY asked_at, id LIMIT 500
 """)
-_RESOLVED = Named(f"""{_ROWS}
- WHERE h.ended_by = 'resolved' ORDER BY h.ended_at DESC, h.id LIMIT 100
+_RESOLVED = Named("""
+SELECT * FROM listed_handovers WHERE ended_by = 'resolved' ORDER BY ended_at DESC, id LIMIT 100
 """)
 _UNTOLD = Named("""
 SELECT h.id, h.address_id, h.ended_by FROM handovers h JOIN addresses a ON a.id = h.address_id
@@ -762,4 +725,4 @@ _BEGIN_NOTIFYING = Named("""
 UPDATE handovers SET told = 'sending' WHERE id = :handover_id AND told = 'queued' RETURNING id
 """)
 _NAME_OF_OPERATOR = Named("SELECT name FROM operators WHERE id = :operator_id")
-_FIND_ASSIGNEE = Named(f"SELECT id FROM operators o WHERE name = :name AND {MAY_WRITE}")
+_FIND_ASSIGNEE = Named("SELECT id FROM operators o WHERE name = :name AND may_write(o)")

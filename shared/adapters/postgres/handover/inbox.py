@@ -11,7 +11,6 @@ from uuid import UUID
 import asyncpg
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
-from shared.adapters.postgres.handover.handovers import MAY_WRITE
 from shared.adapters.postgres.people.identities import CONTACT
 from shared.core.identity.handover import ChangedMeanwhile
 from shared.core.identity.macros import Macro
@@ -37,7 +36,7 @@ class PostgresInbox(PoolStore):
     @store_method
     async def find_assignees(self) -> tuple[str, ...]:
         """Return the login names of all operators who may write to people, ordered by name."""
-        rows = await self._pool.fetch(f"SELECT name FROM operators o WHERE {MAY_WRITE} ORDER BY lower(name)")
+        rows = await self._pool.fetch("SELECT name FROM operators o WHERE may_write(o) ORDER BY lower(name)")
         return tuple(row["name"] for row in rows)
 
     @store_method

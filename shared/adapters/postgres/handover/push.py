@@ -7,7 +7,6 @@ from typing import Any
 
 from shared.adapters.encryption import Sealed
 from shared.adapters.postgres.db.pool import Named, Pool, PoolStore, store_method
-from shared.adapters.postgres.handover.handovers import AWAKE_AT, MAY_WRITE
 from shared.core.identity.push import PushNotice, PushTarget
 
 BROWSERS_AT_MOST = 10
@@ -195,16 +194,15 @@ RETURNING xmax = 0
 
 The owner's row is locked until the commit.
 """
-_OF_ONE_VISITOR = """
-SELECT v.token_hash FROM visitors mine JOIN addresses home ON home.id = mine.address_id
-  JOIN addresses a ON (a.channel, a.account, a.chat) = (home.channel, home.account, home.chat)
-  JOIN visitors v ON v.address_id = a.id WHERE mine.token_hash = :visitor_hash
-"""
-_FORGET_OLDEST = Named(f"""
+_FORGET_OLDEST = Named("""
 DELETE FROM push_subscriptions WHERE id IN (
-  SELECT id FROM push_subscriptions WHERE operator_id = :operator_id OR visitor_hash IN ({_OF_ONE_VISITOR})
+  SELECT id FROM push_subscriptions WHERE operator_id = :operator_id OR visitor_hash IN (
+    SELECT v.token_hash FROM visitors mine JOIN addresses home ON home.id = mine.address_id
+      JOIN addresses a ON (a.channel, a.account, a.chat) = (home.channel, home.account, home.chat)
+      JOIN visitors v ON v.address_id = a.id WHERE mine.token_hash = :visitor_hash)
    ORDER BY renewed_at DESC, id DESC OFFSET :most)
 """)
+"""Delete all but the newest `most` subscriptions of an operator, or of a visitor at all their tokens."""
 _REMOVE = Named("""
 DELETE FROM push_subscriptions WHERE endpoint = :endpoint
    AND (operator_id = :operator_id OR visitor_hash = :visitor_hash)
@@ -223,23 +221,23 @@ UPDATE push_subscriptions SET here_at = now()
                     AND (here.channel, here.account, here.chat) = (a.channel, a.account, a.chat))))
 """)
 """Mark subscriptions of people who look at the page; each at most twice per patience."""
-_NEW = "> greatest(p.told_at, p.here_at, now() - interval '1 day')"
-_OLD_ENOUGH = "< now() - make_interval(secs => :patience_seconds)"
-_FOR_VISITORS = Named(f"""
+_FOR_VISITORS = Named("""
 WITH due AS (
   SELECT p.id, s.public_id::text AS session, said.at, said.name, w.name AS site,
          coalesce(w.config ->> 'title', '') AS title
     FROM push_subscriptions p JOIN visitors v ON v.token_hash = p.visitor_hash AND v.expires_at > now()
     JOIN sites w ON w.name = v.site JOIN addresses home ON home.id = v.address_id
     JOIN addresses a ON (a.channel, a.account, a.chat) = (home.channel, home.account, home.chat)
-    JOIN sessions s ON s.id = a.session_id AND s.last_active_at {_NEW}
+    JOIN sessions s ON s.id = a.session_id
+     AND s.last_active_at > greatest(p.told_at, p.here_at, now() - interval '1 day')
    CROSS JOIN LATERAL (
          SELECT e.at, CASE e.author WHEN 'operator' THEN v.payload ->> 'name' ELSE '' END AS name
            FROM (SELECT * FROM events WHERE session_id = s.id ORDER BY event_seq DESC LIMIT 50) v
            JOIN entries e ON e.session_id = v.session_id AND e.seq = v.seq
            JOIN turns t ON t.session_id = v.session_id AND t.turn_no = v.turn_no AND t.address_id = a.id
           WHERE v.kind = 'msg' AND e.author IN ('assistant', 'operator')
-            AND e.at {_NEW} AND e.at {_OLD_ENOUGH}
+            AND e.at > greatest(p.told_at, p.here_at, now() - interval '1 day')
+            AND e.at < now() - make_interval(secs => :patience_seconds)
           ORDER BY v.event_seq DESC LIMIT 1) said
 ), told AS (
   UPDATE push_subscriptions p SET told_at = d.at FROM (SELECT id, max(at) AS at FROM due GROUP BY id) d
@@ -249,26 +247,29 @@ SELECT told.*, 'answer' AS kind, due.session, coalesce(due.name, '') AS name, du
   FROM told JOIN due USING (id)
 """)
 """Claim notices to visitors about answers at the address where they wrote."""
-_FOR_OPERATORS = Named(f"""
+_FOR_OPERATORS = Named(
+    """
 WITH wanted AS (
   SELECT s.public_id::text AS session, h.state, h.operator_id, p.display_name AS name,
          greatest(CASE WHEN h.state = 'waiting' THEN h.asked_at END, (
            SELECT max(e.at) FROM turn_entries te JOIN entries e USING (session_id, seq)
             WHERE te.session_id = s.id AND te.turn_no > s.answered_turn AND e.author = 'person')) AS at
     FROM handovers h JOIN sessions s ON s.id = h.session_id JOIN contacts p ON p.id = s.contact_id
-   WHERE h.ended_at IS NULL AND {AWAKE_AT} <= now()
+   WHERE h.ended_at IS NULL AND awake_at(h) <= now()
 ), due AS (
   SELECT p.id, w.*, row_number() OVER (PARTITION BY p.id ORDER BY w.at DESC) AS number
     FROM wanted w JOIN push_subscriptions p ON w.state = 'waiting' OR w.operator_id = p.operator_id
-    JOIN operators o ON o.id = p.operator_id AND o.disabled_at IS NULL AND {MAY_WRITE}
-   WHERE w.at > greatest(p.told_at, p.here_at) AND w.at {_OLD_ENOUGH}
+    JOIN operators o ON o.id = p.operator_id AND o.disabled_at IS NULL AND may_write(o)
+   WHERE w.at > greatest(p.told_at, p.here_at) AND w.at < now() - make_interval(secs => :patience_seconds)
 ), told AS (
   UPDATE push_subscriptions p SET told_at = d.at FROM (SELECT id, max(at) AS at FROM due GROUP BY id) d
    WHERE p.id = d.id RETURNING p.id, p.endpoint, p.p256dh, p.auth, p.language
 )
 SELECT told.*, CASE due.state WHEN 'waiting' THEN 'waits' ELSE 'wrote' END AS kind, due.session, due.name
-  FROM told JOIN due USING (id) WHERE due.number <= {MOST_CONVERSATIONS}
-""")
+  FROM told JOIN due USING (id) WHERE due.number <= :most_conversations
+""",
+    most_conversations=MOST_CONVERSATIONS,
+)
 """Claim notices to operators; the same commit marks them as sent, so that none is sent twice."""
 _DELIVERED = Named("UPDATE push_subscriptions SET succeeded_at = now(), failures = 0 WHERE id = :target_id")
 _FAILED = Named("""

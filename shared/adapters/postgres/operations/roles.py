@@ -45,7 +45,10 @@ SECRET = frozenset(
 """Tables with hashes and sealed secrets, which `readonly` cannot read."""
 VIEWS_OF_TABLES = {"entries": "entry_rows", "turn_context_audit": "audit_rows"}
 """Views that a role may use as it may use their table."""
-READ_VIEWS = ("session_list_now", "session_summaries", "turn_counts", "turns_unknown_to_their_holder")
+READ_VIEWS = (
+    "customer_drafts", "due_uncertain_notices", "listed_handovers", "session_list_now", "session_summaries",
+    "telegram_chats", "turn_counts", "turns_unknown_to_their_holder",
+)  # fmt: skip
 """Views that every role reads; a view of SECRET tables may not be among them."""
 
 

@@ -185,12 +185,10 @@ class PostgresTelegramAccess(PoolStore):
 
 
 _STATES: dict[bool, AccessState] = {True: "allowed", False: "refused"}
-ACCESS_COLUMNS = "state, owner, name, username, code, asked_at, told_at, decided_by"
-"""Columns of an AccessRow, comma-separated, except for those that identify it."""
-_ROW = "bot_id, chat_id, state, owner, name, username, code, asked_at, told_at, decided_by"
-_FIND = Named(f"SELECT {_ROW} FROM telegram_access WHERE bot_id = :bot_id AND chat_id = :chat_id")
-_LAPSED = "t.state = 'pending' AND t.asked_at < now() - make_interval(hours => :hours)"
-_ASK = Named(f"""
+_FIND = Named("""
+SELECT bot_id, chat_id, state, owner, name, username, code, asked_at, told_at, decided_by FROM telegram_access
+ WHERE bot_id = :bot_id AND chat_id = :chat_id""")
+_ASK = Named("""
 INSERT INTO telegram_access AS t (bot_id, chat_id, name, username, code)
 SELECT :bot_id, :chat_id, :name, :username, :code
  WHERE EXISTS (SELECT FROM telegram_access WHERE bot_id = :bot_id AND chat_id = :chat_id)
@@ -199,9 +197,11 @@ SELECT :bot_id, :chat_id, :name, :username, :code
        ) < :most
 ON CONFLICT (bot_id, chat_id) DO UPDATE
    SET name = excluded.name, username = excluded.username,
-       code = CASE WHEN {_LAPSED} THEN excluded.code ELSE t.code END,
-       asked_at = CASE WHEN {_LAPSED} THEN now() ELSE t.asked_at END
-RETURNING {_ROW}""")
+       code = CASE WHEN t.state = 'pending' AND t.asked_at < now() - make_interval(hours => :hours)
+                   THEN excluded.code ELSE t.code END,
+       asked_at = CASE WHEN t.state = 'pending' AND t.asked_at < now() - make_interval(hours => :hours)
+                       THEN now() ELSE t.asked_at END
+RETURNING bot_id, chat_id, state, owner, name, username, code, asked_at, told_at, decided_by""")
 """Insert or renew a chat's request; no row for a stranger beyond the limit of open requests."""
 _TOLD = Named("""
 UPDATE telegram_access SET told_at = now()
@@ -211,11 +211,11 @@ SELECT count(*) FROM telegram_access a JOIN telegram_access last
     ON last.bot_id = a.bot_id AND last.chat_id = :chat_id
    AND (a.told_at, a.chat_id) <= (coalesce(last.told_at, 'infinity'), last.chat_id)
  WHERE a.bot_id = :bot_id AND a.state = 'pending' AND a.told_at > now() - interval '1 hour'""")
-_TO_TELL = Named(f"""
-SELECT {_ROW} FROM telegram_access
+_TO_TELL = Named("""
+SELECT bot_id, chat_id, state, owner, name, username, code, asked_at, told_at, decided_by FROM telegram_access
  WHERE bot_id = ANY (:bot_ids::bigint[]) AND state <> 'pending' AND told_at < decided_at
    AND decided_at > now() - make_interval(hours => :hours) ORDER BY decided_at LIMIT 20""")
-_DECIDE = Named(f"""
+_DECIDE = Named("""
 INSERT INTO telegram_access AS t (bot_id, chat_id, state, owner, name, decided_at, decided_by)
 VALUES (:bot_id, :chat_id, :state, :owner, :name, now(), :by)
 ON CONFLICT (bot_id, chat_id) DO UPDATE
@@ -223,18 +223,19 @@ ON CONFLICT (bot_id, chat_id) DO UPDATE
        code = NULL, decided_at = now(), decided_by = excluded.decided_by,
        told_at = CASE WHEN :told OR (t.state = 'allowed' AND excluded.state = 'refused') THEN now()
                       ELSE t.told_at END
-RETURNING {_ROW}""")
+RETURNING bot_id, chat_id, state, owner, name, username, code, asked_at, told_at, decided_by""")
 """Store a decision; an allowed owner stays owner, and a revoked access is not announced."""
-_DECIDED = "SET state = :state, code = NULL, decided_at = now(), decided_by = :by"
-_DECIDE_BY_CODE = Named(f"""
-UPDATE telegram_access {_DECIDED}
+_DECIDE_BY_CODE = Named("""
+UPDATE telegram_access SET state = :state, code = NULL, decided_at = now(), decided_by = :by
  WHERE code = :code AND state = 'pending' AND asked_at > now() - make_interval(hours => :hours)
-RETURNING {_ROW}""")
-_DECIDE_WAITING = Named(f"""
-UPDATE telegram_access {_DECIDED}
- WHERE bot_id = :bot_id AND chat_id = :chat_id AND state = 'pending' RETURNING {_ROW}""")
-_ALL = Named(f"""
-SELECT {_ROW} FROM telegram_access WHERE :state::text IS NULL OR state = :state
+RETURNING bot_id, chat_id, state, owner, name, username, code, asked_at, told_at, decided_by""")
+_DECIDE_WAITING = Named("""
+UPDATE telegram_access SET state = :state, code = NULL, decided_at = now(), decided_by = :by
+ WHERE bot_id = :bot_id AND chat_id = :chat_id AND state = 'pending'
+RETURNING bot_id, chat_id, state, owner, name, username, code, asked_at, told_at, decided_by""")
+_ALL = Named("""
+SELECT bot_id, chat_id, state, owner, name, username, code, asked_at, told_at, decided_by FROM telegram_access
+ WHERE :state::text IS NULL OR state = :state
  ORDER BY state = 'pending' DESC, asked_at DESC LIMIT 500""")
 _OWNERS = Named("SELECT chat_id FROM telegram_access WHERE bot_id = :bot_id AND owner AND state = 'allowed'")
 _OWNER_COUNTS = """

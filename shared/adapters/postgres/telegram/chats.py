@@ -11,7 +11,6 @@ import asyncpg
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
 from shared.adapters.postgres.people.account_links_sql import ONE_AT_A_TIME
-from shared.adapters.postgres.telegram.access import ACCESS_COLUMNS
 from shared.adapters.postgres.turns.feedback import PostgresFeedback
 from shared.ports import AccessRow
 
@@ -330,22 +329,14 @@ WITH a AS (
 SELECT b.*, a.name AS agent FROM b, a
 """)
 """Insert or update a bot; an unknown agent is replaced by the first one."""
-_PLACES = """
-SELECT a.id AS address_id, a.account, a.chat, a.thread, a.contact_id, a.session_id, s.public_id,
-       a.title, a.settings, a.unreachable_since IS NOT NULL AS unreachable,
-       a.next_try_at IS NOT NULL AS will_be_tried, coalesce(a.next_try_at <= now(), false) AS is_due
-  FROM addresses a JOIN sessions s ON s.id = a.session_id
-"""
-_PLACE = Named(f"""
-{_PLACES} WHERE a.channel = 'telegram' AND a.account = :bot_id AND a.chat = :chat_id AND a.thread = :thread_id
+_PLACE = Named("""
+SELECT * FROM telegram_chats WHERE account = :bot_id AND chat = :chat_id AND thread = :thread_id
 """)
-_PLACE_WITH_ACCESS = Named(f"""
-SELECT p.*, {", ".join(f"x.{name}" for name in ACCESS_COLUMNS.split(", "))}
+_PLACE_WITH_ACCESS = Named("""
+SELECT p.*, x.state, x.owner, x.name, x.username, x.code, x.asked_at, x.told_at, x.decided_by
   FROM (SELECT) one
   LEFT JOIN telegram_access x ON x.bot_id = :bot_id AND x.chat_id = :chat_id
-  LEFT JOIN LATERAL ({_PLACES}
-    WHERE a.channel = 'telegram' AND a.account = :account AND a.chat = :chat AND a.thread = :thread_id
-  ) p ON true
+  LEFT JOIN telegram_chats p ON p.account = :account AND p.chat = :chat AND p.thread = :thread_id
 """)
 """Select a chat and its access, each NULL without a row."""
 # People who write to a bot that is open to all have the spending limits of anonymous visitors.
@@ -412,12 +403,12 @@ UPDATE telegram_bots SET profile = profile || :digests::jsonb WHERE bot_id = :bo
 """)
 _LOCK_PLACE = Named("SELECT pg_advisory_xact_lock(hashtextextended('evertalk.telegram' || :place, 0))")
 _RENAME = Named("UPDATE addresses SET title = :title WHERE id = :address_id")
-_FIND_CHAT = Named(f"{_PLACES} WHERE a.id = :address_id AND a.channel = 'telegram'")
-_LIST_THREADS = Named(f"{_PLACES} WHERE a.channel = 'telegram' AND a.account = :bot_id AND a.chat = :chat_id")
-_FIND_CHAT_OF_DUE_TURN = Named(f"""
-{_PLACES} JOIN turns t ON t.address_id = a.id AND t.session_id = s.id
-           AND t.turn_no = s.answered_turn + 1
- WHERE s.id = :session_id AND a.channel = 'telegram'
+_FIND_CHAT = Named("SELECT * FROM telegram_chats WHERE address_id = :address_id")
+_LIST_THREADS = Named("SELECT * FROM telegram_chats WHERE account = :bot_id AND chat = :chat_id")
+_FIND_CHAT_OF_DUE_TURN = Named("""
+SELECT p.* FROM telegram_chats p
+  JOIN turns t ON t.address_id = p.address_id AND t.session_id = p.session_id AND t.turn_no = p.due_turn
+ WHERE p.session_id = :session_id
 """)
 _FIND_QUESTION_ID = Named("""
 SELECT min(m.message_id) FROM telegram_messages m

@@ -245,41 +245,55 @@ class PostgresGuestQueries(PoolStore):
 
 
 _LOCK = Named("SELECT pg_advisory_xact_lock(hashtextextended('evertalk.' || :what, 0))")
-_FIND = Named(f"""
+_FIND = Named(
+    """
 SELECT id AS address_id, session_id FROM addresses
- WHERE channel = '{GUEST_CHANNEL}' AND account = :bot AND chat = :chat AND thread = :thread
-""")
-_OPEN = Named(f"""
+ WHERE channel = :channel AND account = :bot AND chat = :chat AND thread = :thread
+""",
+    channel=GUEST_CHANNEL,
+)
+_OPEN = Named(
+    """
 WITH b AS (
   SELECT bot_id::text AS account, agent_id FROM telegram_bots WHERE bot_id = :bot_id
 ), p AS (
   -- Anonymous, with the guests' network: the caps of visitors and of guests hold, and no owner's memory.
   INSERT INTO contacts (kind, display_name, anonymous, network)
-  SELECT 'person', :name, true, '{GUEST_NETWORK}' FROM b RETURNING id
+  SELECT 'person', :name, true, :network FROM b RETURNING id
 ), s AS (
   INSERT INTO sessions (contact_id, agent_id) SELECT p.id, b.agent_id FROM p, b RETURNING id
 ), t AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
 )
 INSERT INTO addresses (channel, account, chat, thread, contact_id, session_id, title)
-SELECT '{GUEST_CHANNEL}', b.account, :chat, :thread, p.id, s.id, :name FROM b, p, s
+SELECT :channel, b.account, :chat, :thread, p.id, s.id, :name FROM b, p, s
 RETURNING id AS address_id, session_id
-""")
+""",
+    channel=GUEST_CHANNEL,
+    network=GUEST_NETWORK,
+)
 """Insert a guest with session and address in one commit.
 
 The spending limits of visitors and of guests apply.
 """
 # An erasure deletes the network, and with it the guests' spending limit.
-_KEEP_NETWORK = Named(f"""
-UPDATE contacts p SET network = '{GUEST_NETWORK}' FROM sessions s
- WHERE s.id = :session_id AND p.id = s.contact_id AND p.network IS DISTINCT FROM '{GUEST_NETWORK}'
-""")
-_OF_DUE_TURN = Named(f"""
+_KEEP_NETWORK = Named(
+    """
+UPDATE contacts p SET network = :network FROM sessions s
+ WHERE s.id = :session_id AND p.id = s.contact_id AND p.network IS DISTINCT FROM :network
+""",
+    network=GUEST_NETWORK,
+)
+_OF_DUE_TURN = Named(
+    """
 SELECT a.id AS address_id, a.account, a.session_id
   FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
   JOIN addresses a ON a.id = t.address_id AND a.session_id = s.id
- WHERE s.id = :session_id AND a.channel = '{GUEST_CHANNEL}'
-""")
+ WHERE s.id = :session_id AND a.channel = :channel
+""",
+    channel=GUEST_CHANNEL,
+)
+"""Select the guest chat of the session's oldest unanswered turn; no row if the turn came from elsewhere."""
 # Notices are limited per minute, and questions, including unreadable ones, per hour. A known update is
 # neither counted nor stored again.
 _RECORD = Named("""
@@ -340,16 +354,19 @@ WITH left_over AS (
 SELECT state FROM left_over
 """)
 """Release queries whose sender died: a holding message may be sent again, an answer must not."""
-_NOT_DELIVERABLE = Named(f"""
+_NOT_DELIVERABLE = Named(
+    """
 UPDATE deliveries d SET state = 'dead', error = 'no question of the guest waits for it'
   FROM addresses a, turns t
- WHERE a.id = d.address_id AND a.channel = '{GUEST_CHANNEL}' AND a.account = ANY (:accounts)
+ WHERE a.id = d.address_id AND a.channel = :channel AND a.account = ANY (:accounts)
    AND t.session_id = d.session_id AND t.turn_no = d.turn_no
    AND d.state = 'queued' AND t.ended_at < now() - make_interval(secs => :seconds)
    AND NOT EXISTS (SELECT FROM guest_queries q WHERE q.session_id = d.session_id AND q.turn_no = d.turn_no
                       AND q.state IN ('waiting', 'sending', 'shown'))
 RETURNING d.part
-""")
+""",
+    channel=GUEST_CHANNEL,
+)
 """End deliveries of answers for which no query waits any more."""
 _NEXT_DUE = Named("""
 SELECT extract(epoch FROM min(asked_at) + make_interval(secs => :holding_after) - now())::float8

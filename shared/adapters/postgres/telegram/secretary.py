@@ -475,10 +475,10 @@ async def _correct(connection: Connection, session_id: int, hidden: Sequence[Rec
 
 
 _LOCK = Named("SELECT pg_advisory_xact_lock(hashtextextended('evertalk.' || :what, 0))")
-_LINK = """bot_id, connection_id, owner_id, owner_chat_id, owner_name, language, can_reply, is_enabled,
-       established_at"""
-_FIND_LINK = Named(f"""
-SELECT {_LINK} FROM secretary_connections WHERE bot_id = :bot_id AND connection_id = :connection_id
+_FIND_LINK = Named("""
+SELECT bot_id, connection_id, owner_id, owner_chat_id, owner_name, language, can_reply, is_enabled,
+       established_at
+  FROM secretary_connections WHERE bot_id = :bot_id AND connection_id = :connection_id
 """)
 _END_OTHERS = Named("""
 UPDATE secretary_connections SET is_enabled = false, ended_at = now()
@@ -503,11 +503,15 @@ ON CONFLICT (bot_id, connection_id) DO UPDATE
 RETURNING true
 """)
 """Store a connection's newest state; of an owner's connections with a bot at most one is enabled."""
-_FIND_CHAT = Named(f"""
+_FIND_CHAT = Named(
+    """
 SELECT id AS address_id, session_id FROM addresses
- WHERE channel = '{SECRETARY_CHANNEL}' AND account = :bot AND chat = :chat AND thread = ''
-""")
-_OPEN_CHAT = Named(f"""
+ WHERE channel = :channel AND account = :bot AND chat = :chat AND thread = ''
+""",
+    channel=SECRETARY_CHANNEL,
+)
+_OPEN_CHAT = Named(
+    """
 WITH b AS (
   SELECT bot_id::text AS account, agent_id FROM telegram_bots WHERE bot_id = :bot_id
 ), p AS (
@@ -520,9 +524,11 @@ WITH b AS (
   INSERT INTO session_totals (session_id) SELECT id FROM s
 )
 INSERT INTO addresses (channel, account, chat, thread, contact_id, session_id, title)
-SELECT '{SECRETARY_CHANNEL}', b.account, :chat, '', p.id, s.id, :name FROM b, p, s
+SELECT :channel, b.account, :chat, '', p.id, s.id, :name FROM b, p, s
 RETURNING id AS address_id, session_id
-""")
+""",
+    channel=SECRETARY_CHANNEL,
+)
 """Insert a customer's contact, conversation and address in one commit."""
 # An erasure deletes the network and the name.
 _KEEP_CHAT = Named("""
@@ -530,17 +536,24 @@ UPDATE contacts p SET network = :network, display_name = :name FROM sessions s
  WHERE s.id = :session_id AND p.id = s.contact_id
    AND (p.network IS DISTINCT FROM :network OR p.display_name <> :name)
 """)
-_OF_DUE_TURN = Named(f"""
+_OF_DUE_TURN = Named(
+    """
 SELECT a.account::bigint AS bot_id, split_part(a.chat, ':', 1)::bigint AS owner_id,
        split_part(a.chat, ':', 2)::bigint AS chat_id, a.id AS address_id, a.session_id
   FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_no = s.answered_turn + 1
   JOIN addresses a ON a.id = t.address_id AND a.session_id = s.id
- WHERE s.id = :session_id AND a.channel = '{SECRETARY_CHANNEL}'
-""")
-_CUSTOMER_OF = Named(f"""
+ WHERE s.id = :session_id AND a.channel = :channel
+""",
+    channel=SECRETARY_CHANNEL,
+)
+"""Select the customer's chat of the session's oldest unanswered turn; no row for other chats."""
+_CUSTOMER_OF = Named(
+    """
 SELECT split_part(chat, ':', 2)::bigint FROM addresses
- WHERE session_id = :session_id AND channel = '{SECRETARY_CHANNEL}' LIMIT 1
-""")
+ WHERE session_id = :session_id AND channel = :channel LIMIT 1
+""",
+    channel=SECRETARY_CHANNEL,
+)
 _FIND_MESSAGE = Named("""
 SELECT session_id, turn_no AS turn, seq, is_customers FROM secretary_messages
  WHERE bot_id = :bot_id AND owner_id = :owner_id AND chat_id = :chat_id AND message_id = :message_id
@@ -565,10 +578,8 @@ UPDATE deliveries SET state = 'delivered', delivered_at = now()
  WHERE session_id = :session_id AND turn_no = :turn AND state = 'queued'
 """)
 
-_LINK_OF = "c.bot_id = f.bot_id AND c.owner_id = f.owner_id AND c.is_enabled"
-_UNSENT = "('dropped', 'outdated', 'expired', 'closed', 'failed')"
-"""States of drafts that no customer has seen and that will not be sent."""
-_MAKE_DRAFTS = Named(f"""
+_MAKE_DRAFTS = Named(
+    """
 WITH ended AS (
   SELECT d.session_id, d.turn_no, a.account::bigint AS bot_id, split_part(a.chat, ':', 1)::bigint AS owner_id,
          split_part(a.chat, ':', 2)::bigint AS chat_id,
@@ -579,12 +590,12 @@ WITH ended AS (
     FROM deliveries d JOIN turns t USING (session_id, turn_no) JOIN addresses a ON a.id = d.address_id
     JOIN sessions s ON s.id = d.session_id
    WHERE d.session_id = :session_id AND d.part = 0 AND d.state = 'queued' AND t.ended_at IS NOT NULL
-     AND d.turn_no > s.erased_turn AND a.channel = '{SECRETARY_CHANNEL}'
+     AND d.turn_no > s.erased_turn AND a.channel = :channel
 ), f AS (
   SELECT e.*, :is_automatic::boolean AND coalesce(c.can_reply, false) AS goes,
          coalesce((SELECT max(m.at) FROM secretary_messages m
                     WHERE m.session_id = e.session_id AND m.turn_no <= e.turn_no AND m.is_customers), now())
-           + make_interval(hours => least(:hours::int, {REPLY_HOURS})) AS expires_at,
+           + make_interval(hours => least(:hours::int, :reply_hours)) AS expires_at,
          -- One line an hour says that answers to a customer fail.
          CASE WHEN EXISTS (SELECT FROM secretary_drafts o
                             WHERE o.session_id = e.session_id AND o.state = 'failed'
@@ -600,39 +611,51 @@ SELECT session_id, turn_no, bot_id, owner_id, chat_id,
        CASE WHEN NOT is_answered THEN now() END
   FROM f
 ON CONFLICT DO NOTHING
-""")
+""",
+    channel=SECRETARY_CHANNEL,
+    reply_hours=REPLY_HOURS,
+)
 """Insert one draft for each ended answer without one."""
-_IF_UNSEEN = "CASE WHEN f.prompt_id IS NULL AND f.state <> 'showing' THEN '{0}' ELSE f.shown_state END"
-"""State that the owner has seen; a draft that was never shown needs no message about its end."""
-_MARK_OUTDATED = Named(f"""
+_MARK_OUTDATED = Named("""
 UPDATE secretary_drafts f
-   SET state = 'outdated', ended_at = now(), shown_state = {_IF_UNSEEN.format("outdated")}
+   SET state = 'outdated', ended_at = now(),
+       shown_state = CASE WHEN f.prompt_id IS NULL AND f.state <> 'showing' THEN 'outdated'
+                          ELSE f.shown_state END
  WHERE f.session_id = :session_id AND f.state IN ('due', 'showing', 'shown')
    AND EXISTS (SELECT FROM turns t WHERE t.session_id = f.session_id AND t.turn_no > f.turn_no)
 """)
-_OUTDATE = Named(f"""
+"""End open drafts whose conversation has gone on; one that was never shown needs no message about its end."""
+_OUTDATE = Named("""
 UPDATE secretary_drafts f
-   SET state = 'outdated', ended_at = now(), shown_state = {_IF_UNSEEN.format("outdated")}
+   SET state = 'outdated', ended_at = now(),
+       shown_state = CASE WHEN f.prompt_id IS NULL AND f.state <> 'showing' THEN 'outdated'
+                          ELSE f.shown_state END
  WHERE f.session_id = :session_id AND f.turn_no = :turn AND f.state IN ('due', 'showing', 'shown')
 """)
-_END_DELIVERIES = Named(f"""
+_END_DELIVERIES = Named("""
 UPDATE deliveries d SET state = 'delivered', delivered_at = now() FROM secretary_drafts f
- WHERE f.session_id = ANY (:session_ids::bigint[]) AND f.state IN {_UNSENT}
+ WHERE f.session_id = ANY (:session_ids::bigint[])
+   AND f.state IN ('dropped', 'outdated', 'expired', 'closed', 'failed')
    AND d.session_id = f.session_id AND d.turn_no = f.turn_no AND d.state = 'queued'
 """)
-_END_ERASED_DELIVERIES = Named(f"""
+"""End deliveries of drafts that no customer has seen and that will not be sent."""
+_END_ERASED_DELIVERIES = Named(
+    """
 UPDATE deliveries d SET state = 'delivered', delivered_at = now() FROM sessions s, addresses a
  WHERE d.channel = 'telegram' AND d.state = 'queued' AND s.id = d.session_id AND d.turn_no <= s.erased_turn
-   AND a.id = d.address_id AND a.channel = '{SECRETARY_CHANNEL}' AND a.account = ANY (:accounts::text[])
-""")
+   AND a.id = d.address_id AND a.channel = :channel AND a.account = ANY (:accounts::text[])
+""",
+    channel=SECRETARY_CHANNEL,
+)
 """End deliveries of answers that were erased before their draft was decided."""
-_HIDE = Named(f"""
+_HIDE = Named("""
 WITH newer AS (
   SELECT f.turn_no, n.seq FROM secretary_drafts f CROSS JOIN LATERAL (
     SELECT te.seq FROM turn_entries te JOIN entries e USING (session_id, seq)
      WHERE te.session_id = f.session_id AND te.turn_no > f.turn_no AND e.author = 'person'
      ORDER BY te.turn_no, te.seq LIMIT 1) n
-   WHERE f.session_id = :session_id AND NOT f.is_hidden AND f.state IN {_UNSENT}
+   WHERE f.session_id = :session_id AND NOT f.is_hidden
+     AND f.state IN ('dropped', 'outdated', 'expired', 'closed', 'failed')
 ), marked AS (
   UPDATE secretary_drafts f SET is_hidden = true FROM newer n
    WHERE f.session_id = :session_id AND f.turn_no = n.turn_no
@@ -651,37 +674,29 @@ UPDATE sessions SET view_epoch = view_epoch + 1,
        flushed_turn = CASE WHEN base_turn < :turn THEN least(flushed_turn, :turn - 1) ELSE flushed_turn END
  WHERE id = :session_id
 """)
-_UNSETTLED = Named(f"""
+_UNSETTLED = Named(
+    """
 SELECT DISTINCT d.session_id
   FROM deliveries d JOIN turns t USING (session_id, turn_no) JOIN addresses a ON a.id = d.address_id
   JOIN sessions s ON s.id = d.session_id AND s.erased_turn < d.turn_no
- WHERE d.channel = 'telegram' AND d.state = 'queued' AND d.part = 0 AND a.channel = '{SECRETARY_CHANNEL}'
+ WHERE d.channel = 'telegram' AND d.state = 'queued' AND d.part = 0 AND a.channel = :channel
    AND a.account = ANY (:accounts::text[]) AND t.ended_at IS NOT NULL
    AND NOT EXISTS (SELECT FROM secretary_drafts f
                     WHERE f.session_id = d.session_id AND f.turn_no = d.turn_no)
  LIMIT :limit
-""")
+""",
+    channel=SECRETARY_CHANNEL,
+)
 """Select conversations with an ended answer that has no draft, by the index of queued deliveries."""
-_DRAFTS = """
-SELECT f.draft_id, f.session_id, f.turn_no AS turn, f.bot_id, f.owner_id, f.chat_id, f.state, f.is_automatic,
-       f.own_text, f.prompt_id, f.change_id, c.owner_chat_id, c.language, p.display_name AS customer,
-       c.can_reply, f.error
-  FROM secretary_drafts f JOIN sessions s ON s.id = f.session_id JOIN contacts p ON p.id = s.contact_id
-  CROSS JOIN LATERAL (
-    SELECT o.owner_chat_id, o.language, o.can_reply FROM secretary_connections o
-     WHERE o.bot_id = f.bot_id AND o.owner_id = f.owner_id
-     ORDER BY o.is_enabled DESC, o.established_at DESC LIMIT 1) c
-"""
-_DUE = Named(f"""
-{_DRAFTS}
- WHERE f.bot_id = ANY (:bot_ids) AND f.next_try_at <= now()
-   AND (f.ended_at IS NULL OR f.shown_state <> f.state) AND (f.state IN ('due', 'approved')
-        OR f.ended_at IS NOT NULL AND f.shown_state <> f.state)
- ORDER BY f.draft_id LIMIT :limit
+_DUE = Named("""
+SELECT * FROM customer_drafts
+ WHERE bot_id = ANY (:bot_ids) AND next_try_at <= now() AND (ended_at IS NULL OR shown_state <> state)
+   AND (state IN ('due', 'approved') OR ended_at IS NOT NULL AND shown_state <> state)
+ ORDER BY draft_id LIMIT :limit
 """)
-_FIND_DRAFT = Named(f"{_DRAFTS} WHERE f.bot_id = :bot_id AND f.draft_id = :draft_id")
-_FIND_CHANGED = Named(f"""
-{_DRAFTS} WHERE f.bot_id = :bot_id AND f.owner_id = :owner_id AND f.change_id = :change_id
+_FIND_DRAFT = Named("SELECT * FROM customer_drafts WHERE bot_id = :bot_id AND draft_id = :draft_id")
+_FIND_CHANGED = Named("""
+SELECT * FROM customer_drafts WHERE bot_id = :bot_id AND owner_id = :owner_id AND change_id = :change_id
 """)
 _QUESTIONS = Named("""
 SELECT e.blocks FROM turn_entries te JOIN entries e USING (session_id, seq)
@@ -707,14 +722,15 @@ UPDATE secretary_drafts
        next_try_at = now() + make_interval(secs => :seconds), error = :error
  WHERE session_id = :session_id AND turn_no = :turn
 """)
-_APPROVE = Named(f"""
+_APPROVE = Named("""
 UPDATE secretary_drafts f
    SET state = 'approved', approved_at = now(), ended_at = NULL, next_try_at = now(), error = '',
        own_text = coalesce(:own_text, f.own_text)
   FROM secretary_connections c
  WHERE f.session_id = :session_id AND f.turn_no = :turn
    AND f.state IN ('due', 'showing', 'shown', 'uncertain')
-   AND f.expires_at > now() AND {_LINK_OF} AND c.can_reply
+   AND f.expires_at > now()
+   AND c.bot_id = f.bot_id AND c.owner_id = f.owner_id AND c.is_enabled AND c.can_reply
 RETURNING true
 """)
 """Approve an open draft whose time is not over and whose connection may reply.
@@ -725,18 +741,19 @@ _DROP = Named("""
 UPDATE secretary_drafts SET state = 'dropped', ended_at = now()
  WHERE session_id = :session_id AND turn_no = :turn AND state IN ('due', 'showing', 'shown') RETURNING true
 """)
-_EXPLAIN = Named(f"""
+_EXPLAIN = Named("""
 SELECT f.state, f.expires_at <= now() AS is_expired,
-       EXISTS (SELECT FROM secretary_connections c WHERE {_LINK_OF}) AS is_enabled
+       EXISTS (SELECT FROM secretary_connections c
+                WHERE c.bot_id = f.bot_id AND c.owner_id = f.owner_id AND c.is_enabled) AS is_enabled
   FROM secretary_drafts f WHERE f.session_id = :session_id AND f.turn_no = :turn
 """)
 _RECORD_CHANGE = Named("""
 UPDATE secretary_drafts SET change_id = :change_id WHERE session_id = :session_id AND turn_no = :turn
 """)
-_BEGIN_SENDING = Named(f"""
+_BEGIN_SENDING = Named("""
 UPDATE secretary_drafts f SET state = 'sending' FROM secretary_connections c
  WHERE f.session_id = :session_id AND f.turn_no = :turn AND f.state = 'approved' AND f.expires_at > now()
-   AND {_LINK_OF} AND c.can_reply
+   AND c.bot_id = f.bot_id AND c.owner_id = f.owner_id AND c.is_enabled AND c.can_reply
 RETURNING c.connection_id
 """)
 _MARK_SENT = Named("""
@@ -808,10 +825,11 @@ WITH f AS (
 SELECT state FROM f
 """)
 """Recover drafts of a killed process; one that was being sent may be in the chat and is not sent again."""
-_END_OVERDUE = Named(f"""
+_END_OVERDUE = Named("""
 WITH over AS (
   SELECT f.session_id, f.turn_no, CASE WHEN c.bot_id IS NULL THEN 'closed' ELSE 'expired' END AS state
-    FROM secretary_drafts f LEFT JOIN secretary_connections c ON {_LINK_OF}
+    FROM secretary_drafts f LEFT JOIN secretary_connections c
+      ON c.bot_id = f.bot_id AND c.owner_id = f.owner_id AND c.is_enabled
    WHERE f.bot_id = ANY (:bot_ids) AND f.state IN ('due', 'showing', 'shown', 'approved')
      AND (f.expires_at <= now() OR c.bot_id IS NULL)
 )

@@ -281,79 +281,118 @@ class PostgresUncertainNotices(PoolStore):
         )
 
 
-_MESSAGE = """
-INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, turn_no, part)
-SELECT a.account::bigint, a.chat::bigint, d.remote_id::bigint, d.session_id, d.turn_no, d.part
-  FROM d JOIN addresses a ON a.id = d.address_id WHERE d.remote_id IS NOT NULL ON CONFLICT DO NOTHING
-"""
-_PART = "d.session_id = n.session_id AND d.turn_no = n.turn_no"
-_NEEDED = """EXISTS (SELECT FROM deliveries d
-                WHERE d.session_id = n.session_id AND d.turn_no = n.turn_no AND d.state = 'uncertain')"""
-_SELECT = f"""
-SELECT n.id, n.session_id, n.turn_no AS turn, n.address_id, n.round, n.tries, n.chat_id, n.message_id,
-       d.is_needed
-  FROM uncertain_notices n JOIN addresses a ON a.id = n.address_id, LATERAL (
-       SELECT coalesce(bool_or(d.state = 'uncertain'), false) AS is_needed,
-              coalesce(bool_or(d.state IN ('queued', 'sending', 'sent')), false) AS is_under_way
-         FROM deliveries d WHERE {_PART}) d
- WHERE n.state IN ('due', 'shown') AND n.due_at <= now() AND a.unreachable_since IS NULL
-   AND CASE WHEN is_needed THEN n.state = 'due' AND n.tries < {MOST_TRIES} ELSE NOT is_under_way END
-"""
-_TO_DO = Named(f"""
-{_SELECT} AND a.channel = 'telegram' AND a.account = ANY (:accounts::text[]) ORDER BY n.due_at LIMIT :limit
-""")
-_DUE_UP_TO = Named(f"""
-{_SELECT} AND n.session_id = :session_id AND n.turn_no <= :turn AND d.is_needed ORDER BY n.turn_no
-""")
+_TO_DO = Named(
+    """
+SELECT id, session_id, turn, address_id, round, tries, chat_id, message_id, is_needed
+  FROM due_uncertain_notices
+ WHERE channel = 'telegram' AND account = ANY (:accounts::text[])
+   AND CASE WHEN is_needed THEN state = 'due' AND tries < :most_tries ELSE NOT is_under_way END
+ ORDER BY due_at LIMIT :limit
+""",
+    most_tries=MOST_TRIES,
+)
+"""Select notices to show, and notices to delete since their answer has arrived, the longest due first."""
+_DUE_UP_TO = Named(
+    """
+SELECT id, session_id, turn, address_id, round, tries, chat_id, message_id, is_needed
+  FROM due_uncertain_notices
+ WHERE session_id = :session_id AND turn <= :turn AND is_needed AND state = 'due' AND tries < :most_tries
+ ORDER BY turn
+""",
+    most_tries=MOST_TRIES,
+)
+"""Select the notices to show about turns of a session up to this one, ordered by turn."""
 
-_SHOWN = Named(f"""
+_SHOWN = Named("""
 UPDATE uncertain_notices n SET state = 'shown', chat_id = :chat_id, message_id = :message_id,
-       due_at = CASE WHEN {_NEEDED} THEN 'infinity' ELSE now() END
+       due_at = CASE WHEN EXISTS (
+         SELECT FROM deliveries d
+          WHERE d.session_id = n.session_id AND d.turn_no = n.turn_no AND d.state = 'uncertain')
+         THEN 'infinity' ELSE now() END
  WHERE id = :notice_id AND round = :round AND tries = :tries
-   AND (state = 'sending' OR state = 'shown' AND message_id = :message_id) RETURNING id
+   AND (state = 'sending' OR state = 'shown' AND message_id = :message_id)
+RETURNING id
 """)
-_LATER = f"""CASE WHEN tries >= {MOST_TRIES} THEN 'infinity'
-     ELSE now() + {FIRST_PAUSE_SECONDS} * 2 ^ (least(tries, {QUICK_TRIES}) - 1)
-                  * 8 ^ greatest(tries - {QUICK_TRIES}, 0) * interval '1 s' END"""
-_NOT_SHOWN = Named(f"""
+"""Store a notice that is in the chat; it is due to be deleted if its answer has arrived meanwhile."""
+_NOT_SHOWN = Named(
+    """
 UPDATE uncertain_notices SET state = 'due', tries = tries - :surely::bool::int,
-       due_at = CASE WHEN :surely THEN now() + interval '1 s' ELSE {_LATER} END
+       due_at = CASE WHEN :surely THEN now() + interval '1 s'
+         ELSE CASE WHEN tries >= :most_tries THEN 'infinity'
+                   ELSE now() + :first_pause * 2 ^ (least(tries, :quick_tries) - 1)
+                                * 8 ^ greatest(tries - :quick_tries, 0) * interval '1 s' END END
  WHERE id = :notice_id AND round = :round AND tries = :tries AND state = 'sending'
-""")
-_LEFT_BY_THE_DEAD = Named(f"""
-UPDATE uncertain_notices n SET state = 'due', due_at = {_LATER} FROM addresses a
+""",
+    most_tries=MOST_TRIES,
+    first_pause=FIRST_PAUSE_SECONDS,
+    quick_tries=QUICK_TRIES,
+)
+"""Plan the next try; the pauses grow, and after `most_tries` tries there is none.
+
+A notice that surely did not arrive is tried again in a second, and the try does not count.
+"""
+_LEFT_BY_THE_DEAD = Named(
+    """
+UPDATE uncertain_notices n SET state = 'due',
+       due_at = CASE WHEN tries >= :most_tries THEN 'infinity'
+                     ELSE now() + :first_pause * 2 ^ (least(tries, :quick_tries) - 1)
+                                  * 8 ^ greatest(tries - :quick_tries, 0) * interval '1 s' END
+  FROM addresses a
  WHERE a.id = n.address_id AND n.state = 'sending' AND a.account = ANY (:accounts::text[]) RETURNING n.id
-""")
+""",
+    most_tries=MOST_TRIES,
+    first_pause=FIRST_PAUSE_SECONDS,
+    quick_tries=QUICK_TRIES,
+)
+"""Plan the next try of notices whose sender died, with the pause of a notice that may have arrived."""
 _LOCK = Named("SELECT * FROM uncertain_notices WHERE id = :notice_id FOR UPDATE")
-_SETTLE = Named(f"""
-UPDATE uncertain_notices n SET state = CASE WHEN {_NEEDED} THEN 'due' ELSE 'over' END,
-       round = round + ({_NEEDED})::int, tries = CASE WHEN {_NEEDED} THEN 0 ELSE tries END,
+_SETTLE = Named("""
+WITH answer AS (
+  SELECT n.id, EXISTS (SELECT FROM deliveries d
+                        WHERE d.session_id = n.session_id AND d.turn_no = n.turn_no
+                          AND d.state = 'uncertain') AS is_uncertain
+    FROM uncertain_notices n WHERE n.id = :notice_id
+)
+UPDATE uncertain_notices n SET state = CASE WHEN is_uncertain THEN 'due' ELSE 'over' END,
+       round = round + is_uncertain::int, tries = CASE WHEN is_uncertain THEN 0 ELSE tries END,
        chat_id = NULL, message_id = NULL, due_at = now()
- WHERE id = :notice_id AND round = :round AND state IN ('due', 'shown')
-   AND NOT EXISTS (SELECT FROM deliveries d WHERE {_PART} AND d.state IN ('queued', 'sending', 'sent'))
+  FROM answer
+ WHERE n.id = answer.id AND round = :round AND state IN ('due', 'shown') AND NOT EXISTS (
+   SELECT FROM deliveries d
+    WHERE d.session_id = n.session_id AND d.turn_no = n.turn_no AND d.state IN ('queued', 'sending', 'sent'))
 """)
-_BRING = Named(f"""
+"""End a notice whose answer is settled, or begin its next round; no effect while a part is under way."""
+_BRING = Named(
+    """
 WITH p AS (
   SELECT d.session_id, d.turn_no, d.part,
          d.part = min(d.part) OVER () AND :message_id::bigint IS NOT NULL AS in_place
-    FROM deliveries d JOIN uncertain_notices n ON {_PART} WHERE n.id = :notice_id AND d.state = 'uncertain'
+    FROM deliveries d JOIN uncertain_notices n ON d.session_id = n.session_id AND d.turn_no = n.turn_no
+   WHERE n.id = :notice_id AND d.state = 'uncertain'
 ), d AS (
   UPDATE deliveries d SET state = CASE WHEN p.in_place THEN 'sent' ELSE 'queued' END,
-         remote_id = CASE WHEN p.in_place THEN :message_id::bigint::text END, error = '{BY_PERSON}'
+         remote_id = CASE WHEN p.in_place THEN :message_id::bigint::text END, error = :by_person
     FROM p WHERE (d.session_id, d.turn_no, d.part) = (p.session_id, p.turn_no, p.part) RETURNING d.*
 ), n AS (
   UPDATE uncertain_notices SET state = 'over', chat_id = NULL, message_id = NULL WHERE id = :notice_id
-), m AS ({_MESSAGE})
+), m AS (
+  INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, turn_no, part)
+  SELECT a.account::bigint, a.chat::bigint, d.remote_id::bigint, d.session_id, d.turn_no, d.part
+    FROM d JOIN addresses a ON a.id = d.address_id WHERE d.remote_id IS NOT NULL ON CONFLICT DO NOTHING
+)
 SELECT count(*) > 0 FROM d
-""")
+""",
+    by_person=BY_PERSON,
+)
 """Queue the uncertain parts again; the first one takes the place of the notice."""
-_STILL_SHOWN = Named(f"""
+_STILL_SHOWN = Named("""
 SELECT n.id, n.session_id, n.turn_no AS turn, n.address_id, n.round, n.tries, n.chat_id, n.message_id,
        true AS is_needed
   FROM uncertain_notices n JOIN addresses a ON a.id = n.address_id
  WHERE n.state = 'shown' AND n.created_at > now() - interval '1 day' AND a.channel = 'telegram'
    AND a.account = ANY (:accounts::text[]) AND a.chat = n.chat_id::text AND a.unreachable_since IS NULL
-   AND {_NEEDED}
+   AND EXISTS (SELECT FROM deliveries d
+                WHERE d.session_id = n.session_id AND d.turn_no = n.turn_no AND d.state = 'uncertain')
  ORDER BY n.id LIMIT 50
 """)
 """Select shown notices of the last day that are still needed, in chats that can be reached."""
@@ -377,11 +416,12 @@ SELECT after,
   FROM span
 """)
 """Message numbers that are known between the question and what came after it, here and in other chats."""
-_RESOLVE = Named(f"""
+_RESOLVE = Named("""
 WITH p AS (
   SELECT d.session_id, d.turn_no, d.part, row_number() OVER (ORDER BY d.part) AS place,
          cardinality(:found::bigint[]) AS found
-    FROM deliveries d JOIN uncertain_notices n ON {_PART} WHERE n.id = :notice_id AND d.state = 'uncertain'
+    FROM deliveries d JOIN uncertain_notices n ON d.session_id = n.session_id AND d.turn_no = n.turn_no
+   WHERE n.id = :notice_id AND d.state = 'uncertain'
 ), d AS (
   UPDATE deliveries d SET state = CASE WHEN p.place <= p.found + 1 THEN 'sent' ELSE 'queued' END,
          remote_id = CASE WHEN p.place <= p.found THEN (:found::bigint[])[p.place]::text
@@ -390,7 +430,11 @@ WITH p AS (
     FROM p WHERE (d.session_id, d.turn_no, d.part) = (p.session_id, p.turn_no, p.part) RETURNING d.*
 ), n AS (
   UPDATE uncertain_notices SET state = 'over', chat_id = NULL, message_id = NULL WHERE id = :notice_id
-), m AS ({_MESSAGE})
+), m AS (
+  INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, turn_no, part)
+  SELECT a.account::bigint, a.chat::bigint, d.remote_id::bigint, d.session_id, d.turn_no, d.part
+    FROM d JOIN addresses a ON a.id = d.address_id WHERE d.remote_id IS NOT NULL ON CONFLICT DO NOTHING
+)
 SELECT count(*) FROM d
 """)
 """Uncertain parts by the numbers of messages: found ones are sent, the others are sent again."""
@@ -398,12 +442,13 @@ _IS_OURS = Named("""
 SELECT EXISTS (SELECT FROM telegram_messages m JOIN addresses a ON a.account::bigint = m.bot_id
                 AND a.chat::bigint = m.chat_id WHERE a.id = :address_id AND m.message_id = :message_id)
 """)
-_UNCERTAIN_PARTS = Named(f"""
-SELECT d.session_id, d.turn_no AS turn, d.part FROM uncertain_notices n JOIN deliveries d ON {_PART}
+_UNCERTAIN_PARTS = Named("""
+SELECT d.session_id, d.turn_no AS turn, d.part
+  FROM uncertain_notices n JOIN deliveries d ON d.session_id = n.session_id AND d.turn_no = n.turn_no
  WHERE n.session_id = :session_id AND n.address_id = :address_id AND d.state = 'uncertain'
  ORDER BY 2 DESC, 3 LIMIT 20
 """)
-_SEEN = Named(f"""
+_SEEN = Named("""
 WITH d AS (
   UPDATE deliveries d SET state = 'delivered', delivered_at = now(), error = '',
      remote_id = :message_id::bigint::text
@@ -414,10 +459,16 @@ WITH d AS (
      AND NOT (EXISTS (SELECT FROM telegram_messages m JOIN addresses a ON a.account::bigint = m.bot_id
                          AND a.chat::bigint = m.chat_id
                        WHERE a.id = :address_id AND m.message_id = :message_id)) RETURNING d.*
-){_MESSAGE}
+)
+INSERT INTO telegram_messages (bot_id, chat_id, message_id, session_id, turn_no, part)
+SELECT a.account::bigint, a.chat::bigint, d.remote_id::bigint, d.session_id, d.turn_no, d.part
+  FROM d JOIN addresses a ON a.id = d.address_id WHERE d.remote_id IS NOT NULL ON CONFLICT DO NOTHING
 """)
 """An uncertain part that its chat shows, where no other part has that number."""
-_BEGIN = Named(f"""
+_BEGIN = Named("""
 UPDATE uncertain_notices n SET state = 'sending', tries = tries + 1
- WHERE id = :notice_id AND round = :round AND tries = :tries AND state = 'due' AND {_NEEDED} RETURNING id
+ WHERE id = :notice_id AND round = :round AND tries = :tries AND state = 'due'
+   AND EXISTS (SELECT FROM deliveries d
+                WHERE d.session_id = n.session_id AND d.turn_no = n.turn_no AND d.state = 'uncertain')
+RETURNING id
 """)

@@ -16,145 +16,12 @@ from typing import Any, TypeAlias
 from shared.adapters.postgres.db.page_read import read_page
 from shared.adapters.postgres.db.pool import STATEMENT_SECONDS, Named, Pool, PoolStore
 
-SETTLED = "now() - interval '15 min'"
-"""Time up to which rows are settled at the first read; longer than any transaction may last."""
 TIME_GUARD_SECONDS = 60.0
 """Seconds that a transaction may take from its begin to its first row, whose time is that of the begin."""
 MOST_HELD = 1_000
 """Maximum changing rows whose keys are remembered; above it, rows after them are read again."""
 Sums: TypeAlias = Mapping[str, float]
-
-
-def _of(column: str, *values: str) -> dict[str, str]:
-    return {value: f"count(*) FILTER (WHERE {column} = '{value}')" for value in values}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Table whose rows are ordered by a growing column, and the sums over it."""
-
-    table: str
-    sums: Mapping[str, str]
-    age: str = "created_at"
-    place: str = "id"
-    kind: str = "bigint"
-    changing: str = "false"
-    """Condition of rows whose contribution to the sums may still change."""
-    key: Mapping[str, str] = field(default_factory=lambda: {"id": "bigint"})
-    """Key columns by which such rows are found again, with their types."""
-    base: str = ""
-    """Statement that returns the same sums over all rows, including deleted ones; "" without one."""
-
-    @property
-    def start(self) -> str:
-        """Position before all rows, as text: 0 or minus infinity."""
-        return "0" if self.kind == "bigint" else "-infinity"
-
-    @property
-    def guard_seconds(self) -> float:
-        """Seconds after which no transaction can insert a row before a position that was read."""
-        return STATEMENT_SECONDS if self.kind == "bigint" else TIME_GUARD_SECONDS
-
-    @property
-    def first_edge(self) -> str:
-        """Statement for the last position that is settled by age."""
-        newest = f"(SELECT max({self.place}) FROM {self.table} WHERE {self.age} < {SETTLED})"
-        if self.place == self.age:
-            newest = SETTLED
-        return f"SELECT to_json(coalesce({newest}, '{self.start}'::{self.kind})::text)::text"
-
-    @property
-    def look(self) -> Named:
-        """Select sums of rows after `after`, in three parts.
-
-        They are settled and changing rows up to `place`, later rows, and rows of `keys`.
-        """
-        place = f":place::text::{self.kind}"
-        told = ", ".join(f"'{name}', {term}" for name, term in self.sums.items())
-        keys = f"json_agg(json_build_array({', '.join(self.key)}))"
-        found = " AND ".join(
-            f"x.{name} = (k.value ->> {at})::{kind}" for at, (name, kind) in enumerate(self.key.items())
-        )
-        newest = "now()" if self.kind != "bigint" else f"(SELECT max({self.place}) FROM {self.table})"
-        return Named(f"""SELECT json_build_object(
-  'newest', coalesce({newest}, '{self.start}'::{self.kind})::text,
-  'oldest_writer', pg_snapshot_xmin(pg_current_snapshot())::text,
-  'next_writer', pg_snapshot_xmax(pg_current_snapshot())::text,
-  'new', (SELECT json_object_agg(part, json_build_object('sums', sums, 'keys', keys)) FROM (
-      SELECT CASE WHEN {self.place} > {place} THEN 'later' WHEN {self.changing} THEN 'changing'
-                  ELSE 'settled' END AS part,
-             json_build_object({told}) AS sums,
-             CASE WHEN bool_and({self.place} <= {place} AND ({self.changing})) THEN {keys} END AS keys
-        FROM {self.table} WHERE {self.place} > :after::text::{self.kind} GROUP BY 1) n),
-  'held', (SELECT json_object_agg(part, json_build_object('sums', sums, 'keys', keys)) FROM (
-      SELECT CASE WHEN {self.changing} THEN 'changing' ELSE 'settled' END AS part,
-             json_build_object({told}) AS sums, {keys} AS keys
-        FROM jsonb_array_elements(:keys::text::jsonb) k JOIN {self.table} x ON {found}
-       GROUP BY 1) h))::text""")
-
-    @property
-    def whole(self) -> Named:
-        """Statement for all sums by `base`, and for those of the rows after the position `after`, given as
-        text.
-
-        It returns one JSON object: `all` and `tail`, each with the sums by name. Only for a source with
-        `base`.
-        """
-        told = ", ".join(f"'{name}', {term}" for name, term in self.sums.items())
-        later = f"{self.place} > :after::text::{self.kind}"
-        tail = f"SELECT json_build_object({told}) FROM {self.table} WHERE {later}"
-        return Named(f"SELECT json_build_object('all', ({self.base}), 'tail', ({tail}))::text")
-
-
-_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_micro")
-SOURCES: Mapping[str, Source] = {
-    "spend": Source(
-        table="usage",
-        age="at",
-        sums={
-            **{name: f"coalesce(sum({name}), 0)" for name in _TOKENS},
-            "cost_unknown_calls": "count(*) FILTER (WHERE cost_micro IS NULL)",
-        },
-        base=f"""SELECT json_build_object({", ".join(
-            f"'{name}', coalesce(sum({name}), 0)" for name in (*_TOKENS, "cost_unknown_calls")
-        )}) FROM session_totals""",
-    ),
-    "calls": Source(
-        table="turn_context_audit",
-        sums={
-            "prunes": "count(*) FILTER (WHERE prune_triggered)",
-            "overflows": "count(*) FILTER (WHERE overflow_rejected)",
-            "prompts": "count(coalesce(reported_input_tokens, estimated_input_tokens_after_prune))",
-            "prompt_tokens": "coalesce(sum(coalesce(reported_input_tokens, "
-            "estimated_input_tokens_after_prune)), 0)",
-        },
-    ),
-    "compactions": Source(
-        table="compactions", sums={"summaries": "count(*) FILTER (WHERE kind IN ('summary', 'digest'))"}
-    ),
-    "sessions": Source(table="sessions", sums={"all": "count(*)"}),
-    "jobs": Source(table="jobs", sums={"all": "count(*)"}),
-    "flushes": Source(
-        table="flushes",
-        sums=_of("outcome", "running", "saved", "nothing", "failed"),
-        changing="outcome = 'running' AND created_at > now() - interval '1 day'",
-    ),
-    "turns": Source(
-        table="turns", age="opened_at", place="opened_at", kind="timestamptz",
-        sums=_of("state", "open", "claimed", "answered", "stopped", "refused", "failed"),
-        changing="ended_at IS NULL", key={"session_id": "bigint", "turn_no": "bigint"},
-    ),
-    "steps": Source(
-        table="turn_steps", age="at", place="at", kind="timestamptz",
-        sums=_of("status", "intent", "done", "failed", "unknown"),
-        changing="status = 'intent' AND at > now() - interval '1 day'",
-        key={"session_id": "bigint", "turn_no": "bigint", "call_id": "text"},
-    ),
-}  # fmt: skip
-
-
 Keys: TypeAlias = tuple[list[Any], ...]
-_NOTHING: Mapping[str, Any] = {"sums": {}, "keys": []}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +35,301 @@ class _Kept:
     seen_at: float = float("-inf")
     held: Keys = ()
     """Keys of rows up to `edge` that may still change; `sums` excludes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Table whose rows are ordered by a growing column, the position, and statements for sums over it."""
+
+    names: tuple[str, ...]
+    """Names of the sums."""
+    edge: Named
+    """Select the last position that is settled by its age of 15 minutes; no transaction may last as long."""
+    look: Named
+    """Select sums of rows after the position `after`, in parts: rows up to `place`, and later ones.
+
+    If the source `changes`, rows that may still change are a part of their own, with their keys. Sums of the
+    rows with the keys `keys` are then selected, too.
+    """
+    by_time: bool = False
+    """Whether the position is a time; else it is an id."""
+    changes: bool = False
+    """Whether rows may change after they were written."""
+    whole: Named | None = None
+    """Select `all`, the sums over all rows including deleted ones, and `tail`, those after `after`."""
+
+    @property
+    def start(self) -> str:
+        """Position before all rows, as text: 0 or minus infinity."""
+        return "-infinity" if self.by_time else "0"
+
+    @property
+    def guard_seconds(self) -> float:
+        """Seconds after which no transaction can insert a row before a position that was read."""
+        return TIME_GUARD_SECONDS if self.by_time else STATEMENT_SECONDS
+
+    def ask(self, kept: _Kept) -> tuple[str, *tuple[object, ...]]:
+        """Return the call of `look` for what the kept sums do not contain."""
+        held = {"keys": json.dumps(kept.held)} if self.changes else {}
+        return self.look(after=kept.edge, place=kept.next_edge, **held)
+
+
+_SPEND = Named("""
+SELECT json_build_object(
+  'newest', coalesce((SELECT max(id) FROM usage), 0)::text,
+  'oldest_writer', pg_snapshot_xmin(pg_current_snapshot())::text,
+  'next_writer', pg_snapshot_xmax(pg_current_snapshot())::text,
+  'new', (SELECT json_object_agg(part, json_build_object('sums', sums)) FROM (
+      SELECT CASE WHEN id > :place::text::bigint THEN 'later' ELSE 'settled' END AS part,
+             json_build_object('input_tokens', coalesce(sum(input_tokens), 0),
+                               'output_tokens', coalesce(sum(output_tokens), 0),
+                               'cache_read_tokens', coalesce(sum(cache_read_tokens), 0),
+                               'cache_write_tokens', coalesce(sum(cache_write_tokens), 0),
+                               'cost_micro', coalesce(sum(cost_micro), 0),
+                               'cost_unknown_calls', count(*) FILTER (WHERE cost_micro IS NULL)) AS sums
+        FROM usage WHERE id > :after::text::bigint GROUP BY 1) n))::text
+""")
+"""Select sums of the tokens and the cost of calls."""
+_CALLS = Named("""
+SELECT json_build_object(
+  'newest', coalesce((SELECT max(id) FROM turn_context_audit), 0)::text,
+  'oldest_writer', pg_snapshot_xmin(pg_current_snapshot())::text,
+  'next_writer', pg_snapshot_xmax(pg_current_snapshot())::text,
+  'new', (SELECT json_object_agg(part, json_build_object('sums', sums)) FROM (
+      SELECT CASE WHEN id > :place::text::bigint THEN 'later' ELSE 'settled' END AS part,
+             json_build_object('prunes', count(*) FILTER (WHERE prune_triggered),
+                               'overflows', count(*) FILTER (WHERE overflow_rejected),
+                               'prompts', count(prompt_tokens),
+                               'prompt_tokens', coalesce(sum(prompt_tokens), 0)) AS sums
+        FROM (SELECT *, coalesce(reported_input_tokens, estimated_input_tokens_after_prune) AS prompt_tokens
+                FROM turn_context_audit) c
+       WHERE id > :after::text::bigint GROUP BY 1) n))::text
+""")
+"""Select the numbers of requests, with a prune or an overflow, and the sum of their tokens."""
+_COMPACTIONS = Named("""
+SELECT json_build_object(
+  'newest', coalesce((SELECT max(id) FROM compactions), 0)::text,
+  'oldest_writer', pg_snapshot_xmin(pg_current_snapshot())::text,
+  'next_writer', pg_snapshot_xmax(pg_current_snapshot())::text,
+  'new', (SELECT json_object_agg(part, json_build_object('sums', sums)) FROM (
+      SELECT CASE WHEN id > :place::text::bigint THEN 'later' ELSE 'settled' END AS part,
+             json_build_object('summaries', count(*) FILTER (WHERE kind IN ('summary', 'digest'))) AS sums
+        FROM compactions WHERE id > :after::text::bigint GROUP BY 1) n))::text
+""")
+"""Select the number of summaries and digests."""
+_SESSIONS = Named("""
+SELECT json_build_object(
+  'newest', coalesce((SELECT max(id) FROM sessions), 0)::text,
+  'oldest_writer', pg_snapshot_xmin(pg_current_snapshot())::text,
+  'next_writer', pg_snapshot_xmax(pg_current_snapshot())::text,
+  'new', (SELECT json_object_agg(part, json_build_object('sums', sums)) FROM (
+      SELECT CASE WHEN id > :place::text::bigint THEN 'later' ELSE 'settled' END AS part,
+             json_build_object('all', count(*)) AS sums
+        FROM sessions WHERE id > :after::text::bigint GROUP BY 1) n))::text
+""")
+"""Select the number of sessions."""
+_JOBS = Named("""
+SELECT json_build_object(
+  'newest', coalesce((SELECT max(id) FROM jobs), 0)::text,
+  'oldest_writer', pg_snapshot_xmin(pg_current_snapshot())::text,
+  'next_writer', pg_snapshot_xmax(pg_current_snapshot())::text,
+  'new', (SELECT json_object_agg(part, json_build_object('sums', sums)) FROM (
+      SELECT CASE WHEN id > :place::text::bigint THEN 'later' ELSE 'settled' END AS part,
+             json_build_object('all', count(*)) AS sums
+        FROM jobs WHERE id > :after::text::bigint GROUP BY 1) n))::text
+""")
+"""Select the number of jobs."""
+_FLUSHES = Named("""
+SELECT json_build_object(
+  'newest', coalesce((SELECT max(id) FROM flushes), 0)::text,
+  'oldest_writer', pg_snapshot_xmin(pg_current_snapshot())::text,
+  'next_writer', pg_snapshot_xmax(pg_current_snapshot())::text,
+  'new', (SELECT json_object_agg(part, json_build_object('sums', sums, 'keys', keys)) FROM (
+      SELECT CASE WHEN id > :place::text::bigint THEN 'later'
+                  WHEN outcome = 'running' AND created_at > now() - interval '1 day' THEN 'changing'
+                  ELSE 'settled' END AS part,
+             json_build_object('running', count(*) FILTER (WHERE outcome = 'running'),
+                               'saved', count(*) FILTER (WHERE outcome = 'saved'),
+                               'nothing', count(*) FILTER (WHERE outcome = 'nothing'),
+                               'failed', count(*) FILTER (WHERE outcome = 'failed')) AS sums,
+             json_agg(json_build_array(id)) FILTER (
+               WHERE id <= :place::text::bigint
+                 AND outcome = 'running' AND created_at > now() - interval '1 day') AS keys
+        FROM flushes WHERE id > :after::text::bigint GROUP BY 1) n),
+  'held', (SELECT json_object_agg(part, json_build_object('sums', sums, 'keys', keys)) FROM (
+      SELECT CASE WHEN outcome = 'running' AND created_at > now() - interval '1 day' THEN 'changing'
+                  ELSE 'settled' END AS part,
+             json_build_object('running', count(*) FILTER (WHERE outcome = 'running'),
+                               'saved', count(*) FILTER (WHERE outcome = 'saved'),
+                               'nothing', count(*) FILTER (WHERE outcome = 'nothing'),
+                               'failed', count(*) FILTER (WHERE outcome = 'failed')) AS sums,
+             json_agg(json_build_array(id)) AS keys
+        FROM jsonb_array_elements(:keys::text::jsonb) k
+        JOIN flushes x ON x.id = (k.value ->> 0)::bigint
+       GROUP BY 1) h))::text
+""")
+"""Select the number of flushes by outcome; one that runs may still change, for a day."""
+_TURNS = Named("""
+SELECT json_build_object(
+  'newest', now()::text,
+  'oldest_writer', pg_snapshot_xmin(pg_current_snapshot())::text,
+  'next_writer', pg_snapshot_xmax(pg_current_snapshot())::text,
+  'new', (SELECT json_object_agg(part, json_build_object('sums', sums, 'keys', keys)) FROM (
+      SELECT CASE WHEN opened_at > :place::text::timestamptz THEN 'later'
+                  WHEN ended_at IS NULL THEN 'changing'
+                  ELSE 'settled' END AS part,
+             json_build_object('open', count(*) FILTER (WHERE state = 'open'),
+                               'claimed', count(*) FILTER (WHERE state = 'claimed'),
+                               'answered', count(*) FILTER (WHERE state = 'answered'),
+                               'stopped', count(*) FILTER (WHERE state = 'stopped'),
+                               'refused', count(*) FILTER (WHERE state = 'refused'),
+                               'failed', count(*) FILTER (WHERE state = 'failed')) AS sums,
+             json_agg(json_build_array(session_id, turn_no)) FILTER (
+               WHERE opened_at <= :place::text::timestamptz AND ended_at IS NULL) AS keys
+        FROM turns WHERE opened_at > :after::text::timestamptz GROUP BY 1) n),
+  'held', (SELECT json_object_agg(part, json_build_object('sums', sums, 'keys', keys)) FROM (
+      SELECT CASE WHEN ended_at IS NULL THEN 'changing' ELSE 'settled' END AS part,
+             json_build_object('open', count(*) FILTER (WHERE state = 'open'),
+                               'claimed', count(*) FILTER (WHERE state = 'claimed'),
+                               'answered', count(*) FILTER (WHERE state = 'answered'),
+                               'stopped', count(*) FILTER (WHERE state = 'stopped'),
+                               'refused', count(*) FILTER (WHERE state = 'refused'),
+                               'failed', count(*) FILTER (WHERE state = 'failed')) AS sums,
+             json_agg(json_build_array(session_id, turn_no)) AS keys
+        FROM jsonb_array_elements(:keys::text::jsonb) k
+        JOIN turns x ON x.session_id = (k.value ->> 0)::bigint AND x.turn_no = (k.value ->> 1)::bigint
+       GROUP BY 1) h))::text
+""")
+"""Select the number of turns by state; one that has not ended may still change."""
+_STEPS = Named("""
+SELECT json_build_object(
+  'newest', now()::text,
+  'oldest_writer', pg_snapshot_xmin(pg_current_snapshot())::text,
+  'next_writer', pg_snapshot_xmax(pg_current_snapshot())::text,
+  'new', (SELECT json_object_agg(part, json_build_object('sums', sums, 'keys', keys)) FROM (
+      SELECT CASE WHEN at > :place::text::timestamptz THEN 'later'
+                  WHEN status = 'intent' AND at > now() - interval '1 day' THEN 'changing'
+                  ELSE 'settled' END AS part,
+             json_build_object('intent', count(*) FILTER (WHERE status = 'intent'),
+                               'done', count(*) FILTER (WHERE status = 'done'),
+                               'failed', count(*) FILTER (WHERE status = 'failed'),
+                               'unknown', count(*) FILTER (WHERE status = 'unknown')) AS sums,
+             json_agg(json_build_array(session_id, turn_no, call_id)) FILTER (
+               WHERE at <= :place::text::timestamptz
+                 AND status = 'intent' AND at > now() - interval '1 day') AS keys
+        FROM turn_steps WHERE at > :after::text::timestamptz GROUP BY 1) n),
+  'held', (SELECT json_object_agg(part, json_build_object('sums', sums, 'keys', keys)) FROM (
+      SELECT CASE WHEN status = 'intent' AND at > now() - interval '1 day' THEN 'changing'
+                  ELSE 'settled' END AS part,
+             json_build_object('intent', count(*) FILTER (WHERE status = 'intent'),
+                               'done', count(*) FILTER (WHERE status = 'done'),
+                               'failed', count(*) FILTER (WHERE status = 'failed'),
+                               'unknown', count(*) FILTER (WHERE status = 'unknown')) AS sums,
+             json_agg(json_build_array(session_id, turn_no, call_id)) AS keys
+        FROM jsonb_array_elements(:keys::text::jsonb) k
+        JOIN turn_steps x ON x.session_id = (k.value ->> 0)::bigint AND x.turn_no = (k.value ->> 1)::bigint
+         AND x.call_id = (k.value ->> 2)::text
+       GROUP BY 1) h))::text
+""")
+"""Select the number of calls of tools by status; one that runs may still change, for a day."""
+_QUARTER_AGO = Named("SELECT to_json((now() - interval '15 min')::text)::text")
+_WHOLE_SPEND = Named("""
+SELECT json_build_object(
+  'all', (
+    SELECT json_build_object('input_tokens', coalesce(sum(input_tokens), 0),
+                             'output_tokens', coalesce(sum(output_tokens), 0),
+                             'cache_read_tokens', coalesce(sum(cache_read_tokens), 0),
+                             'cache_write_tokens', coalesce(sum(cache_write_tokens), 0),
+                             'cost_micro', coalesce(sum(cost_micro), 0),
+                             'cost_unknown_calls', coalesce(sum(cost_unknown_calls), 0))
+      FROM session_totals),
+  'tail', (
+    SELECT json_build_object('input_tokens', coalesce(sum(input_tokens), 0),
+                             'output_tokens', coalesce(sum(output_tokens), 0),
+                             'cache_read_tokens', coalesce(sum(cache_read_tokens), 0),
+                             'cache_write_tokens', coalesce(sum(cache_write_tokens), 0),
+                             'cost_micro', coalesce(sum(cost_micro), 0),
+                             'cost_unknown_calls', count(*) FILTER (WHERE cost_micro IS NULL))
+      FROM usage WHERE id > :after::text::bigint))::text
+""")
+"""Select the sums of all calls, from the totals of the sessions, and those of the calls after a position."""
+
+SOURCES: Mapping[str, Source] = {
+    "spend": Source(
+        names=(
+            "input_tokens",
+            "output_tokens",
+            "cache_read_tokens",
+            "cache_write_tokens",
+            "cost_micro",
+            "cost_unknown_calls",
+        ),
+        edge=Named("""
+SELECT to_json(coalesce((
+  SELECT max(id) FROM usage WHERE at < now() - interval '15 min'), 0)::text)::text
+"""),
+        look=_SPEND,
+        whole=_WHOLE_SPEND,
+    ),
+    "calls": Source(
+        names=("prunes", "overflows", "prompts", "prompt_tokens"),
+        edge=Named("""
+SELECT to_json(coalesce((
+  SELECT max(id) FROM turn_context_audit WHERE created_at < now() - interval '15 min'), 0)::text)::text
+"""),
+        look=_CALLS,
+    ),
+    "compactions": Source(
+        names=("summaries",),
+        edge=Named("""
+SELECT to_json(coalesce((
+  SELECT max(id) FROM compactions WHERE created_at < now() - interval '15 min'), 0)::text)::text
+"""),
+        look=_COMPACTIONS,
+    ),
+    "sessions": Source(
+        names=("all",),
+        edge=Named("""
+SELECT to_json(coalesce((
+  SELECT max(id) FROM sessions WHERE created_at < now() - interval '15 min'), 0)::text)::text
+"""),
+        look=_SESSIONS,
+    ),
+    "jobs": Source(
+        names=("all",),
+        edge=Named("""
+SELECT to_json(coalesce((
+  SELECT max(id) FROM jobs WHERE created_at < now() - interval '15 min'), 0)::text)::text
+"""),
+        look=_JOBS,
+    ),
+    "flushes": Source(
+        names=("running", "saved", "nothing", "failed"),
+        edge=Named("""
+SELECT to_json(coalesce((
+  SELECT max(id) FROM flushes WHERE created_at < now() - interval '15 min'), 0)::text)::text
+"""),
+        look=_FLUSHES,
+        changes=True,
+    ),
+    "turns": Source(
+        names=("open", "claimed", "answered", "stopped", "refused", "failed"),
+        edge=_QUARTER_AGO,
+        look=_TURNS,
+        by_time=True,
+        changes=True,
+    ),
+    "steps": Source(
+        names=("intent", "done", "failed", "unknown"),
+        edge=_QUARTER_AGO,
+        look=_STEPS,
+        by_time=True,
+        changes=True,
+    ),
+}
+
+
+_NOTHING: Mapping[str, Any] = {"sums": {}, "keys": []}
 
 
 @dataclass(slots=True)
@@ -185,23 +347,20 @@ class RunningSums:
     async def _of(self, name: str, source: Source, *, whole: bool) -> Sums:
         kept = None if whole else self._kept.get(name)
         if kept is None:
-            edge = str(await read_page(self.pool, source.first_edge))
-            if source.base:
+            edge = str(await read_page(self.pool, *source.edge()))
+            if source.whole is not None:
                 found = await read_page(self.pool, *source.whole(after=edge))
                 kept = _Kept(sums=_added(found["all"], found["tail"], sign=-1), edge=edge, next_edge=edge)
                 self._kept[name] = kept
                 return dict(found["all"])
-            kept = _Kept(sums=dict.fromkeys(source.sums, 0), edge=source.start, next_edge=edge)
+            kept = _Kept(sums=dict.fromkeys(source.names, 0), edge=source.start, next_edge=edge)
         total, self._kept[name] = await self._look(source, kept)
         return total
 
     async def _look(self, source: Source, kept: _Kept) -> tuple[Sums, _Kept]:
         """Return all sums, and the state for the next read."""
-        found = await read_page(
-            self.pool,
-            *source.look(after=kept.edge, place=kept.next_edge, keys=json.dumps(kept.held)),
-        )
-        new, held = found["new"] or {}, found["held"] or {}
+        found = await read_page(self.pool, *source.ask(kept))
+        new, held = found["new"] or {}, found.get("held") or {}
         settled = _add_all(kept.sums, (_part(new, "settled"), _part(held, "settled")))
         changing = (_part(new, "changing"), _part(held, "changing"))
         total = _add_all(settled, (*changing, _part(new, "later")))

@@ -106,11 +106,7 @@ SELECT s.id FROM spend_slices s
 """
 """Select the ids of at most 20 open slices whose process no longer lives."""
 
-SPENT_OF_OPEN = """
-(SELECT coalesce(sum(r.settled_micro), 0)::bigint FROM spend_slices s
-   JOIN reservations r ON r.slice_id = s.id AND r.id > s.after_reservation
-  WHERE s.closed_at IS NULL AND s.day = {day} AND 'total' = ANY (s.scopes))
-"""
+SPENT_OF_OPEN = "spent_of_open_slices({day})"
 """SQL expression of the micro-dollars spent from open slices of `{day}`.
 
 The shared row `total` receives this amount when the slices close.

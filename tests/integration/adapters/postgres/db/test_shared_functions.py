@@ -74,6 +74,7 @@ async def test_traits_of_a_session_are_planned_as_a_part_of_their_statement(pool
 async def test_shared_conditions_are_planned_as_a_part_of_their_statement(pool: Any) -> None:
     for statement in (
         "SELECT note_state(n) FROM notes n",
+        "SELECT name FROM operators o WHERE may_write(o)",
         """SELECT p.seq - m.shift
              FROM copied_ranges('[]') m
              JOIN pins p ON p.session_id = 1 AND p.seq BETWEEN m.first AND m.last""",
@@ -81,7 +82,7 @@ async def test_shared_conditions_are_planned_as_a_part_of_their_statement(pool: 
     ):
         rows = await pool.fetch(f"EXPLAIN (VERBOSE) {statement}")
         plan = "\n".join(row[0] for row in rows)
-        assert not re.search("note_state|copied_ranges|telegram_chats_of", plan), plan
+        assert not re.search("note_state|may_write|copied_ranges|telegram_chats_of", plan), plan
 
 
 async def test_chats_of_a_person_are_told_apart_by_caller_and_owner(pool: Any) -> None:
