@@ -138,6 +138,20 @@ async def test_owners_own_text_is_sent_in_place_of_the_draft(here: Deployment) -
     assert await here.prompts(holding='since the wind is strong."') == [], "it is no question to the bot"
 
 
+async def test_own_text_after_the_press_of_send_is_reported_as_unsent(here: Deployment) -> None:
+    olga, cara = await owner(here), await customer(here)
+    await cara.writes_to_owner(olga, "When does the ferry leave?")
+    shown = await draft(olga, "noon")
+    await olga.tap("Change")
+    asked = await olga.sees("Reply to this message")
+    (question,) = [line for line in asked.answers if "Reply to this message" in line.text]
+    await olga.tap("Send", message_id=shown.message_id)
+    await olga.say("At one, since the wind is strong.", reply_to=question.message_id)
+    await olga.sees("Your text was not sent: another text was approved before it.")
+    await olga.sees("Sent.")
+    assert await sent(olga, cara) == ["It leaves at noon."]
+
+
 async def test_cancelled_change_keeps_the_draft(here: Deployment) -> None:
     olga, cara = await owner(here), await customer(here)
     await cara.writes_to_owner(olga, "When does the ferry leave?")

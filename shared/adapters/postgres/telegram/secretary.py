@@ -32,11 +32,12 @@ DraftState = Literal[
     "expired", "closed", "failed",
 ]  # fmt: skip
 """State of a draft; the module's description explains each."""
-Decision = Literal["approved", "dropped", "unknown", "no_right"] | DraftState
-"""Result of an owner's press of a button of a draft.
+Decision = Literal["approved", "dropped", "unknown", "no_right", "text_late"] | DraftState
+"""Result of an owner's press of a button of a draft, or of an own text in its place.
 
 "approved" and "dropped" took effect. Otherwise it is the reason why not: a draft's state, "unknown" for an
-unknown draft, or "no_right" if the bot may not reply.
+unknown draft, "no_right" if the bot may not reply, or "text_late" if another text was approved before the
+owner's own.
 """
 
 
@@ -347,13 +348,13 @@ class PostgresSecretary(PoolStore):
         """Approve a draft that is open or uncertain, so that it is sent; an uncertain one is sent again.
 
         `own_text` is sent in its place; None leaves the text. Returns "approved", also without effect if the
-        draft was approved before, whose text then stays. Any other decision is the reason why there was no
-        effect.
+        same was approved before. Any other decision is the reason why there was no effect; "text_late" means
+        that another text than `own_text` is or was sent.
         """
         found = await self._pool.fetchval(
             *_APPROVE(session_id=draft.session_id, turn=draft.turn, own_text=own_text)
         )
-        return "approved" if found else await self._explain(draft)
+        return "approved" if found else await self._explain(draft, own_text)
 
     @store_method
     async def drop(self, draft: CustomerDraft) -> Decision:
@@ -366,11 +367,14 @@ class PostgresSecretary(PoolStore):
             await connection.execute(*_END_DELIVERIES(session_ids=[draft.session_id]))
         return "dropped" if found else await self._explain(draft)
 
-    async def _explain(self, draft: CustomerDraft) -> Decision:
-        """Return the reason why a press on this draft had no effect."""
+    async def _explain(self, draft: CustomerDraft, own_text: str | None = None) -> Decision:
+        """Return the reason why a press on this draft, or an own text in its place, had no effect."""
         row = await self._pool.fetchrow(*_EXPLAIN(session_id=draft.session_id, turn=draft.turn))
         if row is None:
             return "unknown"
+        is_going = row["state"] in ("approved", "sending", "sent")
+        if is_going and own_text is not None and own_text != row["own_text"]:
+            return "text_late"
         if row["state"] not in ("due", "showing", "shown", "uncertain"):
             state: Decision = row["state"]
             return state
@@ -742,7 +746,7 @@ UPDATE secretary_drafts SET state = 'dropped', ended_at = now()
  WHERE session_id = :session_id AND turn_no = :turn AND state IN ('due', 'showing', 'shown') RETURNING true
 """)
 _EXPLAIN = Named("""
-SELECT f.state, f.expires_at <= now() AS is_expired,
+SELECT f.state, f.own_text, f.expires_at <= now() AS is_expired,
        EXISTS (SELECT FROM secretary_connections c
                 WHERE c.bot_id = f.bot_id AND c.owner_id = f.owner_id AND c.is_enabled) AS is_enabled
   FROM secretary_drafts f WHERE f.session_id = :session_id AND f.turn_no = :turn

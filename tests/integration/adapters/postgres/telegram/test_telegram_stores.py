@@ -18,7 +18,7 @@ from shared.adapters.postgres.telegram.chats import ChatRow, PostgresTelegramCha
 from shared.adapters.postgres.telegram.deliveries import PostgresDeliveries
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from shared.adapters.postgres.telegram.receipts import CustomerReceipt, TelegramReceipt
-from shared.adapters.postgres.telegram.secretary import PostgresSecretary
+from shared.adapters.postgres.telegram.secretary import BusinessLink, CustomerDraft, PostgresSecretary
 from shared.adapters.postgres.turns.turns import PostgresTurns
 from shared.core.ops.job_views import JobMatch
 from shared.core.session.turns import Inbound
@@ -384,3 +384,47 @@ async def test_customer_message_is_stored_with_its_receipt_or_not_at_all(pool: P
     assert (again.seq, again.repeated) == (first.seq, True)
     rows = await pool.fetch("SELECT message_id, turn_no, seq, is_customers FROM secretary_messages")
     assert [tuple(row) for row in rows] == [(5, first.turn, first.seq, True)]
+
+
+async def shown_draft(pool: Pool) -> CustomerDraft:
+    """A draft that its owner sees, of an answer to a customer."""
+    owner, customer, store = 40, 41, PostgresSecretary(pool)
+    link = BusinessLink(
+        bot_id=BOT, connection_id="c", owner_id=owner, owner_chat_id=owner, owner_name="Olga", language="en",
+        can_reply=True, is_enabled=True, established_at=datetime.now(UTC),
+    )  # fmt: skip
+    assert await store.record_link(link)
+    chat = await store.open_chat(BOT, owner_id=owner, chat_id=customer, name="Cara")
+    question = Inbound(
+        session_id=chat.session_id, address_id=chat.address_id, text="When?", dedupe_key="tgb:6"
+    )
+    accepted = await PostgresTurns(pool).accept(question, channel="telegram", tokens=2)
+    draft_id = await pool.fetchval(
+        """INSERT INTO secretary_drafts
+             (session_id, turn_no, bot_id, owner_id, chat_id, state, is_automatic, change_id, expires_at)
+           VALUES ($1, $2, $3, $4, $5, 'shown', false, 9, now() + interval '1 hour') RETURNING draft_id""",
+        chat.session_id, accepted.turn, BOT, owner, customer,
+    )  # fmt: skip
+    draft = await store.find_draft(BOT, draft_id)
+    assert draft is not None
+    return draft
+
+
+@pytest.mark.parametrize("state", ["approved", "sending", "sent"])
+async def test_own_text_after_approval_of_the_draft_is_too_late(pool: Pool, state: str) -> None:
+    store, draft = PostgresSecretary(pool), await shown_draft(pool)
+    assert await store.approve(draft) == "approved"
+    await pool.execute(
+        "UPDATE secretary_drafts SET state = $1, ended_at = CASE WHEN $1 = 'sent' THEN now() END", state
+    )
+    assert await store.approve(draft, own_text="At one.") == "text_late"
+    assert await store.approve(draft) == state
+    assert await pool.fetchval("SELECT own_text FROM secretary_drafts") is None
+
+
+async def test_repeated_own_text_is_approved_and_another_one_is_too_late(pool: Pool) -> None:
+    store, draft = PostgresSecretary(pool), await shown_draft(pool)
+    for _ in range(2):  # a killed process handles the update again
+        assert await store.approve(draft, own_text="At one.") == "approved"
+    assert await store.approve(draft, own_text="At two.") == "text_late"
+    assert await pool.fetchval("SELECT own_text FROM secretary_drafts") == "At one."
