@@ -820,13 +820,11 @@ def test_silent_statement_is_found() -> None:
     assert list(_silent_statements(f'{statement}"""Rows."""')) == []
 
 
-COMPOSED = {
-    "dashboard": 85, "db": 7, "operations": 11,
-}  # fmt: skip
+COMPOSED = {"db": 7, "operations": 11}
 """Statements of each room of the stores that exist only after Python has put them together; may only fall.
 
 A statement is one text: constants are arguments of `Named`, and what statements share is a view or a function
-of the database. What depends on a query of the dashboard is assembled with `Arguments`.
+of the database. What depends on a query of the dashboard is assembled of whole conditions with `Arguments`.
 """
 _SQL = re.compile(
     r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|FROM|WHERE|RETURNING|ON CONFLICT|EXISTS|JOIN)\b"

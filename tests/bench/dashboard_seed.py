@@ -9,7 +9,6 @@ from uuid import UUID
 
 import asyncpg
 
-from shared.adapters.postgres.dashboard.read_models_sql import CONTEXT_PCT, NEAR_PCT
 from tests.kit.dashboard.listing import LIST_ALL
 from tests.kit.dashboard.seed import ADD_UP
 
@@ -129,10 +128,11 @@ _LISTED = (
     "INSERT INTO due_tidyings SELECT contact_id, created_at, true FROM notes",
 )
 """What the triggers of notes list; no trigger is heard while rows are poured in."""
-_MINUTES = f"""
+_MINUTES = """
 INSERT INTO listed_minutes
 SELECT date_trunc('minute', last_active_at), count(*),
-       count(*) FILTER (WHERE coalesce({CONTEXT_PCT}, -1) >= {NEAR_PCT}), true
+       count(*) FILTER (WHERE context_limit > 0 AND context_tokens * 100.0 / nullif(context_limit, 0) >= 90),
+       true
   FROM session_list WHERE last_active_at > now() - interval '25 hours' GROUP BY 1
 """
 QUEUES = "listed_minutes, unindexed_notes, due_tidyings, left_sessions, session_list_changes, hour_turns"

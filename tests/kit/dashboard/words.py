@@ -113,7 +113,9 @@ def server_texts() -> set[str]:
     }
     titled = {text for title_and_advice in KINDS.values() for text in title_and_advice}
     reasons = {
-        why for sql in (job_list_sql.WHY_NOT, job_list_sql.SKIPPED_PARTS.sql) for why in _WHY.findall(sql)
+        why
+        for statement in (job_list_sql.SKIPPED_JOBS, job_list_sql.SKIPPED_PARTS)
+        for why in _WHY.findall(statement.sql)
     }
     filled = {text for path in FILLED_FILES for text in _filled(path)}
     return (

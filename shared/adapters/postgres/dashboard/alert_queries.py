@@ -11,44 +11,63 @@ from shared.adapters.postgres.db.page_read import count_rows, page_size, read_pa
 from shared.adapters.postgres.db.pool import Named, PoolStore
 
 _SORT = "alerts"
-_SHOWN = """
-jsonb_build_object('id', a.public_id, 'kind', a.kind, 'key', a.key, 'detail', a.detail,
-  'opened_at', a.opened_at, 'ended_at', a.ended_at, 'seen_at', a.seen_at, 'seen_by', a.seen_by,
-  'sends', coalesce((
-    SELECT jsonb_agg(jsonb_build_object('target', s.target, 'phase', s.phase, 'state', s.state,
-             'error', s.error, 'attempt', s.attempt, 'at', coalesce(s.ended_at, s.due_at)) ORDER BY s.id)
-      FROM alert_sends s WHERE s.alert_id = a.id), '[]'))
-"""
-_PAGE = Named(f"""
+_PAGE = Named(
+    """
 SELECT jsonb_build_object(
-  'open', coalesce((SELECT jsonb_agg(o.told ORDER BY o.opened_at DESC, o.id DESC) FROM (
-     SELECT a.id, a.opened_at, {_SHOWN} AS told FROM alerts a WHERE a.ended_at IS NULL
-      ORDER BY a.opened_at DESC, a.id DESC LIMIT {MAX_LIMIT}) o), '[]'),
-  'past', coalesce((SELECT jsonb_agg(p.told ORDER BY p.opened_at DESC, p.id DESC) FROM (
-     SELECT a.id, a.opened_at,
-            {_SHOWN} || jsonb_build_object('cursor_key', a.opened_at::text, 'cursor_row', a.id) AS told
-       FROM alerts a
-      WHERE a.ended_at IS NOT NULL
-        AND (:key::text IS NULL OR (a.opened_at, a.id) < (:key::text::timestamptz, :row::bigint))
-      ORDER BY a.opened_at DESC, a.id DESC LIMIT :limit) p), '[]'),
+  'open', coalesce((
+     SELECT jsonb_agg(o.told ORDER BY o.opened_at DESC, o.id DESC) FROM (
+       SELECT a.id, a.opened_at,
+              jsonb_build_object('id', a.public_id, 'kind', a.kind, 'key', a.key, 'detail', a.detail,
+                'opened_at', a.opened_at, 'ended_at', a.ended_at, 'seen_at', a.seen_at, 'seen_by', a.seen_by,
+                'sends', coalesce((
+                  SELECT jsonb_agg(jsonb_build_object('target', s.target, 'phase', s.phase, 'state', s.state,
+                           'error', s.error, 'attempt', s.attempt, 'at', coalesce(s.ended_at, s.due_at))
+                           ORDER BY s.id)
+                    FROM alert_sends s WHERE s.alert_id = a.id), '[]')) AS told
+         FROM alerts a WHERE a.ended_at IS NULL
+        ORDER BY a.opened_at DESC, a.id DESC LIMIT :most_open) o), '[]'),
+  'past', coalesce((
+     SELECT jsonb_agg(p.told ORDER BY p.opened_at DESC, p.id DESC) FROM (
+       SELECT a.id, a.opened_at,
+              jsonb_build_object('id', a.public_id, 'kind', a.kind, 'key', a.key, 'detail', a.detail,
+                'opened_at', a.opened_at, 'ended_at', a.ended_at, 'seen_at', a.seen_at, 'seen_by', a.seen_by,
+                'sends', coalesce((
+                  SELECT jsonb_agg(jsonb_build_object('target', s.target, 'phase', s.phase, 'state', s.state,
+                           'error', s.error, 'attempt', s.attempt, 'at', coalesce(s.ended_at, s.due_at))
+                           ORDER BY s.id)
+                    FROM alert_sends s WHERE s.alert_id = a.id), '[]'))
+              || jsonb_build_object('cursor_key', a.opened_at::text, 'cursor_row', a.id) AS told
+         FROM alerts a
+        WHERE a.ended_at IS NOT NULL
+          AND (:key::text IS NULL OR (a.opened_at, a.id) < (:key::text::timestamptz, :row::bigint))
+        ORDER BY a.opened_at DESC, a.id DESC LIMIT :limit) p), '[]'),
   'unseen', (SELECT count(*) FROM alerts WHERE ended_at IS NULL AND seen_at IS NULL),
-  'targets', coalesce((SELECT jsonb_agg(jsonb_build_object(
-       'target', t.target, 'state', l.state, 'error', l.error, 'attempt', l.attempt,
-       'at', coalesce(l.ended_at, l.due_at),
-       'sent_at', (SELECT max(s.ended_at) FROM alert_sends s
-                    WHERE s.target = t.target AND s.state = 'sent')) ORDER BY t.place)
-     FROM unnest(:targets::text[]) WITH ORDINALITY AS t(target, place)
-     LEFT JOIN LATERAL (SELECT * FROM alert_sends s WHERE s.target = t.target
-                         ORDER BY s.id DESC LIMIT 1) l ON true), '[]'))::text
-""")
+  'targets', coalesce((
+     SELECT jsonb_agg(jsonb_build_object(
+              'target', t.target, 'state', l.state, 'error', l.error, 'attempt', l.attempt,
+              'at', coalesce(l.ended_at, l.due_at),
+              'sent_at', (SELECT max(s.ended_at) FROM alert_sends s
+                           WHERE s.target = t.target AND s.state = 'sent')) ORDER BY t.place)
+       FROM unnest(:targets::text[]) WITH ORDINALITY AS t(target, place)
+       LEFT JOIN LATERAL (SELECT * FROM alert_sends s WHERE s.target = t.target
+                           ORDER BY s.id DESC LIMIT 1) l ON true), '[]'))::text
+""",
+    most_open=MAX_LIMIT,
+)
 """Alerts page as JSON: open alerts, a page of ended ones, and the last send to each target."""
-
-
-_OPEN = f"""
+_OPEN = Named("""
 SELECT coalesce(jsonb_agg(o.told ORDER BY o.opened_at DESC, o.id DESC), '[]')::text FROM (
-  SELECT a.id, a.opened_at, {_SHOWN} AS told FROM alerts a WHERE a.ended_at IS NULL
-   ORDER BY a.opened_at DESC, a.id DESC LIMIT 10) o
-"""
+  SELECT a.id, a.opened_at,
+         jsonb_build_object('id', a.public_id, 'kind', a.kind, 'key', a.key, 'detail', a.detail,
+           'opened_at', a.opened_at, 'ended_at', a.ended_at, 'seen_at', a.seen_at, 'seen_by', a.seen_by,
+           'sends', coalesce((
+             SELECT jsonb_agg(jsonb_build_object('target', s.target, 'phase', s.phase, 'state', s.state,
+                      'error', s.error, 'attempt', s.attempt, 'at', coalesce(s.ended_at, s.due_at))
+                      ORDER BY s.id)
+               FROM alert_sends s WHERE s.alert_id = a.id), '[]')) AS told
+    FROM alerts a WHERE a.ended_at IS NULL ORDER BY a.opened_at DESC, a.id DESC LIMIT 10) o
+""")
+"""The ten newest open alerts as JSON, each with its sends."""
 
 
 class AlertInsights(PoolStore):
@@ -56,7 +75,7 @@ class AlertInsights(PoolStore):
 
     async def list_newest_open(self) -> list[dict[str, Any]]:
         """Return at most ten open alerts as objects of the API, the newest first."""
-        return list(await read_page(self._pool, _OPEN))
+        return list(await read_page(self._pool, *_OPEN()))
 
     async def count_past(self) -> dict[str, Any] | None:
         """Return the number of ended alerts as `{count, more}`; None if counting takes too long."""

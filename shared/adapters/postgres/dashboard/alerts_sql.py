@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.db.pool import Named
-from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turns.turn_sql import WARN_PERCENT
 from shared.core.ops.duties import LATE_PERIODS, LATE_SECONDS
 
-DUTY_IS_LATE = f"""coalesce(d.succeeded_at, d.since)
-         < now() - make_interval(secs => greatest(d.seconds * {LATE_PERIODS}, {LATE_SECONDS}))"""
-"""Condition that the duty `d` has not succeeded within its allowed time."""
 LOCK = "SELECT pg_try_advisory_xact_lock(hashtext('evertalk.alerts'))"
 """Take the lock of the sweep for the transaction; false if another process has it."""
 
@@ -24,32 +20,25 @@ One that is the newest of its session suffices.
 
 FALLS_IN_A_ROW = 3
 """Consecutive summaries written without a model that open an alert."""
-FALLEN_BACK = f"""
-  SELECT count(*) AS number FROM (
-    SELECT kind, audit, created_at FROM compactions WHERE kind IN ('summary', 'digest') AND trigger <> 'fork'
-     ORDER BY id DESC LIMIT {FALLS_IN_A_ROW}) l
-   WHERE kind = 'digest' AND created_at > now() - interval '1 day'
-     AND NOT coalesce(audit -> 'attempts', '[]') @> '[{{"step": "commit"}}]'
-"""
+FALLEN_BACK = Named(
+    """
+SELECT count(*) AS number FROM (
+  SELECT kind, audit, created_at FROM compactions WHERE kind IN ('summary', 'digest') AND trigger <> 'fork'
+   ORDER BY id DESC LIMIT :falls) l
+ WHERE kind = 'digest' AND created_at > now() - interval '1 day'
+   AND NOT coalesce(audit -> 'attempts', '[]') @> '[{"step": "commit"}]'
+""",
+    falls=FALLS_IN_A_ROW,
+)
 """Number of digests written without a model among the newest summaries of the last day."""
 
-_LAST_SUMMARIZED = f"""(SELECT jsonb_agg(session_id) FROM (
-           SELECT session_id FROM compactions WHERE kind IN ('summary', 'digest') AND trigger <> 'fork' ORDER BY id DESC LIMIT {FALLS_IN_A_ROW}) l)"""
-"""JSON list of the internal session ids of the newest summaries."""
 SESSIONS_AT_MOST = 5
 """Maximum sessions that an alert names."""
 
-
-def _name_sessions(numbers: str) -> str:
-    """Return SQL for the public ids of a JSON list of internal session ids; NULL if it is empty."""
-    return f"""(SELECT string_agg(id, ', ') FROM (
-           SELECT DISTINCT s.public_id::text AS id FROM jsonb_array_elements_text({numbers}) n
-             JOIN sessions s ON s.id = n::bigint ORDER BY 1 LIMIT {SESSIONS_AT_MOST}) x)"""
-
-
-SWEEP = Named(f"""
+SWEEP = Named(
+    """
 WITH spent AS (
-  SELECT coalesce(max(spent_micro), 0) + {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE :timezone)::date")} AS used
+  SELECT coalesce(max(spent_micro), 0) + spent_of_open_slices((now() AT TIME ZONE :timezone)::date) AS used
     FROM spend_days WHERE scope = 'total' AND day = (now() AT TIME ZONE :timezone)::date
 ), providers AS (
   SELECT p ->> 'provider' AS provider, bool_or((p ->> 'refused')::boolean) AS refused,
@@ -65,7 +54,7 @@ WITH spent AS (
   SELECT DISTINCT ON (1) coalesce(nullif(left(regexp_replace(p ->> 'model', '[^A-Za-z0-9_.:-]+', '-', 'g'), 200), ''), 'model') AS model,
          p ->> 'provider' AS provider, p ->> 'code' AS code, p ->> 'wording' AS wording, (p ->> 'count')::bigint AS number,
          (SELECT s.public_id::text FROM sessions s WHERE s.id = (p ->> 'session')::bigint) AS session,
-         {_name_sessions("coalesce(p -> 'sessions', '[]')")} AS sessions
+         name_sessions(coalesce(p -> 'sessions', '[]'), :sessions_at_most) AS sessions
     FROM workers w, jsonb_array_elements(coalesce(w.health -> 'rejections', '[]')) p
    WHERE worker_is_alive(w) ORDER BY 1, 5 DESC
 ), disk AS (
@@ -89,43 +78,43 @@ WITH spent AS (
     FROM near n JOIN sessions s ON s.contact_id = n.id JOIN agents a ON a.id = s.agent_id
    WHERE n.whose = 'contact' AND s.last_active_at > now() - interval '1 day'
 ), capped AS (
-  SELECT t.scope, CASE WHEN a.name ~ '^[A-Za-z0-9_.-]{{1,60}}$' THEN a.name ELSE 'agent-' || a.id END AS agent,
-         bool_or(t.used >= t.cap OR (t.used * 100 >= t.cap * {WARN_PERCENT} AND EXISTS (
+  SELECT t.scope, CASE WHEN a.name ~ '^[A-Za-z0-9_.-]{1,60}$' THEN a.name ELSE 'agent-' || a.id END AS agent,
+         bool_or(t.used >= t.cap OR (t.used * 100 >= t.cap * :warn_percent AND EXISTS (
              SELECT FROM turns x WHERE x.session_id = t.session_id AND x.turn_no = t.answered_turn
                 AND x.refused_scope = t.whose))) AS used_up
-    FROM talks t JOIN agents a ON a.id = t.agent_id WHERE t.used * 100 >= t.cap * {WARN_PERCENT} GROUP BY 1, 2
+    FROM talks t JOIN agents a ON a.id = t.agent_id WHERE t.used * 100 >= t.cap * :warn_percent GROUP BY 1, 2
 ), total AS (
-  SELECT s.used, s.used >= :cap_micro::bigint OR (s.used * 100 >= :cap_micro::bigint * {WARN_PERCENT} AND EXISTS (
+  SELECT s.used, s.used >= :cap_micro::bigint OR (s.used * 100 >= :cap_micro::bigint * :warn_percent AND EXISTS (
            SELECT FROM (SELECT * FROM turns WHERE refused_scope = 'total'
-                         ORDER BY ended_at DESC LIMIT {NEWEST_REFUSED}) x
+                         ORDER BY ended_at DESC LIMIT :newest_refused) x
              JOIN sessions t ON t.id = x.session_id AND t.answered_turn = x.turn_no
             WHERE x.opened_at >= date_trunc('day', now() AT TIME ZONE :timezone) AT TIME ZONE :timezone
               AND x.ended_at > (SELECT min(w.started_at) FROM workers w WHERE w.role <> 'worker' AND worker_is_alive(w)))) AS used_up
-    FROM spent s WHERE s.used * 100 >= :cap_micro::bigint * {WARN_PERCENT}
+    FROM spent s WHERE s.used * 100 >= :cap_micro::bigint * :warn_percent
 ), seen(kind, key, detail) AS (
-  SELECT CASE level WHEN {WARN_PERCENT} THEN 'spend_80' ELSE 'spend_100' END, 'total',
+  SELECT CASE level WHEN :warn_percent THEN 'spend_80' ELSE 'spend_100' END, 'total',
          jsonb_build_object('used_micro', used, 'cap_micro', :cap_micro::bigint)
-    FROM total, unnest(ARRAY[{WARN_PERCENT}, 100]) AS level WHERE used_up OR level < 100
+    FROM total, unnest(ARRAY[:warn_percent, 100]) AS level WHERE used_up OR level < 100
   UNION ALL
   SELECT 'spend_source', d.scope, jsonb_build_object(
            'source', CASE split_part(d.scope, ':', 1) WHEN 'contact' THEN d.scope
                           ELSE 'network:' || left(split_part(d.scope, ':', 2), 8) END,
            'used_micro', d.spent_micro, 'cap_micro', :cap_micro::bigint)
     FROM spend_days d WHERE d.day = (now() AT TIME ZONE :timezone)::date AND d.scope ~ '^(contact|network):'
-     AND d.digits >= char_length((:cap_micro::bigint / {SOURCE_SHARE})::text)
-     AND d.spent_micro * {SOURCE_SHARE} >= :cap_micro::bigint
+     AND d.digits >= char_length((:cap_micro::bigint / :source_share)::text)
+     AND d.spent_micro * :source_share >= :cap_micro::bigint
   UNION ALL
-  SELECT CASE level WHEN {WARN_PERCENT} THEN 'agent_cap_80' ELSE 'agent_cap_100' END, agent,
+  SELECT CASE level WHEN :warn_percent THEN 'agent_cap_80' ELSE 'agent_cap_100' END, agent,
          jsonb_build_object('agent', agent, 'count', count(*))
-    FROM capped, unnest(ARRAY[{WARN_PERCENT}, 100]) AS level WHERE used_up OR level < 100 GROUP BY level, agent
+    FROM capped, unnest(ARRAY[:warn_percent, 100]) AS level WHERE used_up OR level < 100 GROUP BY level, agent
   UNION ALL
   SELECT CASE WHEN refused THEN 'provider_refused' ELSE 'breaker_open' END, provider,
-         jsonb_strip_nulls(jsonb_build_object('provider', provider, 'sessions', {_name_sessions("sessions")}))
+         jsonb_strip_nulls(jsonb_build_object('provider', provider, 'sessions', name_sessions(sessions, :sessions_at_most)))
     FROM providers
   UNION ALL
   SELECT 'window_narrowed', model, jsonb_strip_nulls(jsonb_build_object(
            'provider', min(provider), 'model', model, 'window', min(least_), 'expected', max(expected),
-           'sessions', {_name_sessions("jsonb_path_query_array(jsonb_agg(sessions), '$[*][*]')")}))
+           'sessions', name_sessions(jsonb_path_query_array(jsonb_agg(sessions), '$[*][*]'), :sessions_at_most)))
     FROM windows GROUP BY model
   UNION ALL
   SELECT 'model_rejects', model, jsonb_strip_nulls(jsonb_build_object(
@@ -133,9 +122,17 @@ WITH spent AS (
            'sessions', sessions))
     FROM rejections
   UNION ALL
-  SELECT 'no_summaries', '', jsonb_strip_nulls(jsonb_build_object('sessions', {_name_sessions(_LAST_SUMMARIZED)}))
-    FROM ({FALLEN_BACK}) f
-   WHERE number >= {FALLS_IN_A_ROW}
+  SELECT 'no_summaries', '', jsonb_strip_nulls(jsonb_build_object('sessions', name_sessions((
+           SELECT jsonb_agg(session_id) FROM (
+             SELECT session_id FROM compactions WHERE kind IN ('summary', 'digest') AND trigger <> 'fork'
+              ORDER BY id DESC LIMIT :falls) l), :sessions_at_most)))
+    FROM (
+      SELECT count(*) AS number FROM (
+        SELECT kind, audit, created_at FROM compactions WHERE kind IN ('summary', 'digest') AND trigger <> 'fork'
+         ORDER BY id DESC LIMIT :falls) l
+       WHERE kind = 'digest' AND created_at > now() - interval '1 day'
+         AND NOT coalesce(audit -> 'attempts', '[]') @> '[{"step": "commit"}]') f
+   WHERE number >= :falls
   UNION ALL
   SELECT 'dead_job', kind, jsonb_build_object('job', kind, 'count', count(*))
     FROM jobs WHERE state = 'dead' AND ended_at > now() - interval '7 days' AND NOT outcome ? 'cancelled'
@@ -153,13 +150,14 @@ WITH spent AS (
    WHERE h.state = 'waiting' AND :handover_seconds::float8 > 0
      AND coalesce(h.snoozed_until <= now(), true) AND h.asked_at < now() - make_interval(secs => :handover_seconds::float8)
   UNION ALL
-  SELECT 'no_backup', 'data', '{{}}' WHERE EXISTS (
+  SELECT 'no_backup', 'data', '{}' WHERE EXISTS (
     SELECT FROM workers w WHERE worker_is_alive(w) AND (w.health ->> 'backup_failed')::boolean)
   UNION ALL
   SELECT 'duty_late', d.name, jsonb_build_object('duty', d.name) FROM duties d
-   WHERE {DUTY_IS_LATE} AND EXISTS (
+   WHERE coalesce(d.succeeded_at, d.since)
+         < now() - make_interval(secs => greatest(d.seconds * :late_periods, :late_seconds)) AND EXISTS (
          SELECT FROM workers w WHERE w.role = 'worker' AND worker_is_alive(w)
-            AND w.started_at < now() - make_interval(secs => greatest(d.seconds * {LATE_PERIODS}, {LATE_SECONDS})))
+            AND w.started_at < now() - make_interval(secs => greatest(d.seconds * :late_periods, :late_seconds)))
   UNION ALL
   SELECT 'stuck_turn', '', jsonb_build_object('count', count(*)) FROM turns_unknown_to_their_holder HAVING count(*) > 0
   UNION ALL
@@ -195,7 +193,15 @@ WITH spent AS (
   RETURNING 1
 )
 SELECT (SELECT count(*) FROM opened WHERE fresh) AS opened, (SELECT count(*) FROM ended) AS ended
-""")
+""",
+    falls=FALLS_IN_A_ROW,
+    late_periods=LATE_PERIODS,
+    late_seconds=LATE_SECONDS,
+    newest_refused=NEWEST_REFUSED,
+    sessions_at_most=SESSIONS_AT_MOST,
+    source_share=SOURCE_SHARE,
+    warn_percent=WARN_PERCENT,
+)
 """Open alerts for current problems, end alerts without one for `over_seconds`, and insert their messages.
 
 A known problem updates its alert, and marks it as unseen if its count has risen. A call is refused before a

@@ -77,49 +77,72 @@ def _limits(query: AuditQuery, limit: int) -> dict[str, object]:
     return {**asdict(query), "before": query.before or 2**62, "limit": limit}
 
 
-_FOUND = """
+_COUNTED = Named("""
+SELECT id, at, actor, action, object, detail FROM audit
+ WHERE id < :before AND (:actor = '' OR actor = :actor)
+   AND (:action = '' OR action = :action OR starts_with(action, :action || '.'))
+   AND (:about = '' OR object = :about)
+   AND (:since::timestamptz IS NULL OR at >= :since) AND (:until::timestamptz IS NULL OR at < :until)
+ ORDER BY id DESC LIMIT :limit
+""")
+"""Entries that match a query, for counting."""
+_ROWS = Named("""
+SELECT coalesce(jsonb_agg(jsonb_build_object('id', f.id, 'at', f.at, 'actor', f.actor, 'action', f.action,
+                                             'about', f.object, 'detail', f.detail)
+                          ORDER BY f.id DESC), '[]')::text FROM (
+  SELECT id, at, actor, action, object, detail FROM audit
+   WHERE id < :before AND (:actor = '' OR actor = :actor)
+     AND (:action = '' OR action = :action OR starts_with(action, :action || '.'))
+     AND (:about = '' OR object = :about)
+     AND (:since::timestamptz IS NULL OR at >= :since) AND (:until::timestamptz IS NULL OR at < :until)
+   ORDER BY id DESC LIMIT :limit) f
+""")
+"""Part of an export as JSON: entries that match, newest first, without their people."""
+_PAGE = Named("""
+WITH RECURSIVE actors AS (
+  (SELECT actor FROM audit ORDER BY actor LIMIT 1)
+  UNION ALL
+  SELECT (SELECT a.actor FROM audit a WHERE a.actor > c.actor ORDER BY a.actor LIMIT 1)
+    FROM actors c WHERE c.actor IS NOT NULL
+), actions AS (
+  (SELECT action FROM audit ORDER BY action LIMIT 1)
+  UNION ALL
+  SELECT (SELECT a.action FROM audit a WHERE a.action > c.action ORDER BY a.action LIMIT 1)
+    FROM actions c WHERE c.action IS NOT NULL
+), found AS (
   SELECT id, at, actor, action, object, detail FROM audit
    WHERE id < :before AND (:actor = '' OR actor = :actor)
      AND (:action = '' OR action = :action OR starts_with(action, :action || '.'))
      AND (:about = '' OR object = :about)
      AND (:since::timestamptz IS NULL OR at >= :since) AND (:until::timestamptz IS NULL OR at < :until)
    ORDER BY id DESC LIMIT :limit
-"""
-_COUNTED = Named(_FOUND)
-_ENTRY = """jsonb_build_object('id', f.id, 'at', f.at, 'actor', f.actor, 'action', f.action,
-                               'about', f.object, 'detail', f.detail)"""
-_UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_PERSON = f"""(
-  SELECT jsonb_build_object('id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind,
-                            'anonymous', r.anonymous)
-    FROM (SELECT p.id, p.merged_into FROM contacts p
-           WHERE p.public_id = CASE WHEN f.object ~ '^(person[:])?{_UUID}$' THEN right(f.object, 36)::uuid END
-          UNION ALL
-          SELECT p.id, p.merged_into FROM sessions s JOIN contacts p ON p.id = s.contact_id
-           WHERE s.public_id = CASE WHEN f.object ~ '^{_UUID}$' THEN f.object::uuid END) o
-    JOIN contacts r ON r.id = coalesce(o.merged_into, o.id) LIMIT 1)"""
-"""Person that an entry is about, as JSON with the current name; the log itself has only ids."""
-_ROWS = Named(f"SELECT coalesce(jsonb_agg({_ENTRY} ORDER BY f.id DESC), '[]')::text FROM ({_FOUND}) f")
-
-
-def _each(column: str) -> str:
-    """Return SQL of the distinct values of a column, found by one index lookup per value."""
-    return f"""{column}s AS (
-      (SELECT {column} FROM audit ORDER BY {column} LIMIT 1)
-      UNION ALL
-      SELECT (SELECT a.{column} FROM audit a WHERE a.{column} > c.{column} ORDER BY a.{column} LIMIT 1)
-        FROM {column}s c WHERE c.{column} IS NOT NULL
-    )"""
-
-
-_PAGE = Named(f"""
-WITH RECURSIVE {_each("actor")}, {_each("action")}, found AS ({_FOUND})
+)
 SELECT jsonb_build_object(
-  'entries', (SELECT coalesce(jsonb_agg({_ENTRY} || jsonb_build_object('person', {_PERSON})
-                                        ORDER BY f.id DESC), '[]') FROM found f),
+  'entries', (
+     SELECT coalesce(jsonb_agg(
+              jsonb_build_object('id', f.id, 'at', f.at, 'actor', f.actor, 'action', f.action,
+                                 'about', f.object, 'detail', f.detail)
+              || jsonb_build_object('person', (
+                   SELECT jsonb_build_object('id', r.public_id, 'name', nullif(r.display_name, ''),
+                                             'kind', r.kind, 'anonymous', r.anonymous)
+                     FROM (SELECT p.id, p.merged_into FROM contacts p
+                            WHERE p.public_id = CASE
+                              WHEN f.object ~ '^(person[:])?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+                              THEN right(f.object, 36)::uuid END
+                           UNION ALL
+                           SELECT p.id, p.merged_into FROM sessions s JOIN contacts p ON p.id = s.contact_id
+                            WHERE s.public_id = CASE
+                              WHEN f.object ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+                              THEN f.object::uuid END) o
+                     JOIN contacts r ON r.id = coalesce(o.merged_into, o.id) LIMIT 1))
+              ORDER BY f.id DESC), '[]') FROM found f),
   'actors', (SELECT coalesce(jsonb_agg(actor), '[]')
                FROM (SELECT actor FROM actors WHERE actor IS NOT NULL LIMIT 200) a),
   'actions', (SELECT coalesce(jsonb_agg(action), '[]')
                 FROM (SELECT action FROM actions WHERE action IS NOT NULL LIMIT 200) a))::text
 """)
-"""Audit page as JSON: newest matching entries, and at most 200 actors and actions to choose from."""
+"""Audit page as JSON: newest matching entries, and at most 200 actors and actions to choose from.
+
+Each actor and action is found by one index lookup. The person that an entry is about has the current name;
+the log itself has only ids.
+"""

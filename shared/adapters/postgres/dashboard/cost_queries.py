@@ -11,7 +11,6 @@ from shared.adapters.postgres.db.connecting import connect
 from shared.adapters.postgres.db.page_read import read_page
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.turns import spend_sql
-from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.adapters.postgres.turns.turns import build_usage_rows, find_reached_cap
 from shared.core.session.turns import Caps, Spending
 
@@ -38,42 +37,59 @@ _KEYS = {
            LEFT JOIN contacts p ON p.id = coalesce(o.merged_into, o.id)""",
     ),
 }
-_SUMS = """count(*) AS calls, sum(input_tokens)::bigint AS input_tokens,
-  sum(output_tokens)::bigint AS output_tokens,
-  sum(cache_read_tokens)::bigint AS cache_read_tokens, sum(cache_write_tokens)::bigint AS cache_write_tokens,
-  CASE WHEN count(*) = 0 THEN 0 ELSE sum(cost_micro) END::bigint AS cost_micro,
-  count(*) FILTER (WHERE cost_micro IS NULL) AS unknown_calls,
-  count(*) FILTER (WHERE NOT known) AS uncounted_calls,
-  (sum(cache_read_tokens) * 100.0
-    / nullif(sum(input_tokens + cache_read_tokens + cache_write_tokens), 0))::float8 AS cache_hit_pct"""
-_LEDGER = """
-SELECT u.id, u.session_id, u.contact_id, u.model, u.purpose, u.known, u.input_tokens, u.output_tokens,
-       u.cache_read_tokens, u.cache_write_tokens, u.cost_micro, (u.at AT TIME ZONE :zone)::date AS day
-  FROM usage u
- WHERE u.at >= :start::timestamptz AND u.at < :end::timestamptz"""
-COSTS = f"""
-WITH u AS MATERIALIZED ({_LEDGER}),
-g AS (SELECT {{key}} AS key, max({{label}}) AS label{{more}}, {_SUMS} FROM u {{joined}} GROUP BY 1),
-shown AS (SELECT * FROM g ORDER BY {{order}} LIMIT :limit)
+COSTS = """
+WITH u AS MATERIALIZED (
+  SELECT u.id, u.session_id, u.contact_id, u.model, u.purpose, u.known, u.input_tokens, u.output_tokens,
+         u.cache_read_tokens, u.cache_write_tokens, u.cost_micro, (u.at AT TIME ZONE :zone)::date AS day
+    FROM usage u WHERE u.at >= :start::timestamptz AND u.at < :end::timestamptz
+), g AS (
+  SELECT {key} AS key, max({label}) AS label{more},
+         count(*) AS calls, sum(input_tokens)::bigint AS input_tokens,
+         sum(output_tokens)::bigint AS output_tokens, sum(cache_read_tokens)::bigint AS cache_read_tokens,
+         sum(cache_write_tokens)::bigint AS cache_write_tokens,
+         CASE WHEN count(*) = 0 THEN 0 ELSE sum(cost_micro) END::bigint AS cost_micro,
+         count(*) FILTER (WHERE cost_micro IS NULL) AS unknown_calls,
+         count(*) FILTER (WHERE NOT known) AS uncounted_calls,
+         (sum(cache_read_tokens) * 100.0
+           / nullif(sum(input_tokens + cache_read_tokens + cache_write_tokens), 0))::float8
+           AS cache_hit_pct
+    FROM u {joined} GROUP BY 1
+), shown AS (
+  SELECT * FROM g ORDER BY {order} LIMIT :limit
+)
 SELECT json_build_object(
-  'total', (SELECT row_to_json(t) FROM (SELECT {_SUMS} FROM u) t),
+  'total', (SELECT row_to_json(t) FROM (
+     SELECT count(*) AS calls, sum(input_tokens)::bigint AS input_tokens,
+            sum(output_tokens)::bigint AS output_tokens, sum(cache_read_tokens)::bigint AS cache_read_tokens,
+            sum(cache_write_tokens)::bigint AS cache_write_tokens,
+            CASE WHEN count(*) = 0 THEN 0 ELSE sum(cost_micro) END::bigint AS cost_micro,
+            count(*) FILTER (WHERE cost_micro IS NULL) AS unknown_calls,
+            count(*) FILTER (WHERE NOT known) AS uncounted_calls,
+            (sum(cache_read_tokens) * 100.0
+              / nullif(sum(input_tokens + cache_read_tokens + cache_write_tokens), 0))::float8
+              AS cache_hit_pct
+       FROM u) t),
   'groups', (SELECT count(*) FROM g),
-  'rows', coalesce((SELECT json_agg(shown ORDER BY {{order}}) FROM shown), '[]'::json),
+  'rows', coalesce((SELECT json_agg(shown ORDER BY {order}) FROM shown), '[]'::json),
   'models', coalesce((SELECT json_agg(DISTINCT u.model) FROM u), '[]'::json))::text
 """
 """Template of the costs page as JSON: total, number of groups, at most `limit` groups, and models.
 
 Its slots are SQL: `key` and `label` of a group, `more` columns, `joined` tables and `order`.
 """
-SAVED = Named(f"""
-WITH u AS MATERIALIZED ({_LEDGER}),
-c AS (
+SAVED = Named("""
+WITH u AS MATERIALIZED (
+  SELECT u.id, u.session_id, u.contact_id, u.model, u.purpose, u.known, u.input_tokens, u.output_tokens,
+         u.cache_read_tokens, u.cache_write_tokens, u.cost_micro, (u.at AT TIME ZONE :zone)::date AS day
+    FROM usage u WHERE u.at >= :start::timestamptz AND u.at < :end::timestamptz
+), c AS (
   SELECT c.model_alias AS model, (c.created_at AT TIME ZONE :zone)::date AS day, count(*) AS turns,
          sum(greatest(0, l.tokens_before - l.tokens_after))::bigint AS tokens
     FROM turn_context_audit c JOIN compactions l ON l.id = c.head
    WHERE c.created_at >= :start::timestamptz AND c.created_at < :end::timestamptz
      AND l.kind IN ('summary', 'digest') AND NOT c.overflow_rejected
-   GROUP BY 1, 2)
+   GROUP BY 1, 2
+)
 SELECT json_build_object(
   'cached', coalesce((SELECT json_agg(x) FROM (SELECT model, day, sum(input_tokens)::bigint AS input_tokens,
       sum(output_tokens)::bigint AS output_tokens, sum(cache_read_tokens)::bigint AS cache_read_tokens,
@@ -122,9 +138,9 @@ class CostInsights(PoolStore):
         return await read_page(self._pool, *page)
 
 
-_TODAY = Named(f"""
+_TODAY = Named("""
 SELECT coalesce(max(spent_micro) FILTER (WHERE scope = 'total'), 0)
-         + {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE :timezone)::date")} AS used,
+         + spent_of_open_slices((now() AT TIME ZONE :timezone)::date) AS used,
        count(*) FILTER (WHERE scope ~ '^(contact|session):' AND warned_at IS NOT NULL) AS warned
   FROM spend_days WHERE day = (now() AT TIME ZONE :timezone)::date
 """)

@@ -9,7 +9,7 @@ import asyncpg
 
 from shared.adapters.postgres.compaction.jobs_sql import MARK_TROUBLED
 from shared.adapters.postgres.dashboard import job_list_sql as sql
-from shared.adapters.postgres.db.pool import Named, PoolStore, build_value, store_method
+from shared.adapters.postgres.db.pool import PoolStore, build_value, store_method
 from shared.adapters.postgres.people.operator_auth import append_audit
 from shared.core.ops.job_views import DeliveryVerb, JobMatch, JobVerb, PartKey, Skipped, WorkChanged
 from shared.core.session.turns import DueJob
@@ -32,8 +32,7 @@ class PostgresJobChanges(PoolStore):
 
         The ids are above `after` and at most `through`. Changes nothing.
         """
-        statement = Named(sql.MATCHING.format(where=sql.render_match(match), may=sql.MAY[verb]))
-        matching = statement(
+        matching = sql.render_matching(verb, match)(
             kind=match.kind, session=match.session or None, after=after, through=through, limit=limit
         )
         rows = await self._pool.fetch(*matching)

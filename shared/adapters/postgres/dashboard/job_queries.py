@@ -11,7 +11,7 @@ from typing import Any
 from shared.adapters.postgres.dashboard import job_list_sql as sql
 from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.db.page_read import count_rows, page_size, read_page
-from shared.adapters.postgres.db.pool import Named, PoolStore
+from shared.adapters.postgres.db.pool import PoolStore
 from shared.core.ops.job_views import DOUBTS, JOB_KINDS, JOB_STATES, JobMatch
 
 _ORDER = "-created"
@@ -52,8 +52,7 @@ class JobInsights(PoolStore):
         Raises BadQuery for an unknown state or kind.
         """
         check_match(match)
-        statement = Named(sql.JOBS.format(where=sql.render_match(match)))
-        page = statement(
+        page = sql.render_jobs(match)(
             kind=match.kind, session=match.session or None, before=before or 2**62, limit=page_size(limit)
         )
         return dict(await read_page(self._pool, *page))
@@ -64,7 +63,7 @@ class JobInsights(PoolStore):
         Returns None if counting takes too long. Raises BadQuery.
         """
         check_match(match)
-        rows = Named(f"SELECT FROM jobs j WHERE {sql.render_match(match)}")
+        rows = sql.render_count(match)
         return await count_rows(self._pool, *rows(kind=match.kind, session=match.session or None))
 
     async def count_deliveries(self, query: DeliveryQuery) -> dict[str, Any] | None:

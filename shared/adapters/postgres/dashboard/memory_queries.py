@@ -11,7 +11,7 @@ from uuid import UUID
 from shared.adapters.postgres.dashboard.read_models import BadQuery, read_cursor, write_cursor
 from shared.adapters.postgres.db.page_read import SECONDS, count_rows, page_size, read_page
 from shared.adapters.postgres.db.pool import Arguments, Named, PoolStore, store_method
-from shared.adapters.postgres.db.search_terms import FEW_FOUND, LEAST, MOST, find_pieces, is_short
+from shared.adapters.postgres.db.search_terms import FEW_FOUND, is_short
 from shared.core.context.memory import NOTE_KINDS
 from shared.core.context.notes import NoteSource
 
@@ -85,20 +85,18 @@ class MemoryInsights(PoolStore):
     async def count_notes(self, query: NoteQuery) -> dict[str, Any] | None:
         """Return the number of matching notes as `{count, more}`; None if counting takes too long."""
         where, arguments = _build_filter(replace(query, cursor=""))
-        statement, values = arguments.render(
-            f"SELECT FROM notes n WHERE (:person::uuid IS NULL OR true) AND {where}"
-        )
+        statement, values = arguments.render(_COUNTED.format(where=where))
         return await count_rows(self._pool, statement, *values)
 
     @store_method
     async def find_note(self, public_id: UUID) -> FoundNote | None:
         """Return a note by its public id; None if it is unknown or erased."""
-        return await self._one(*_NOTE_BY_ID(public_id=public_id))
+        return await self._one(*_NOTE(public_id=public_id, note_id=None, contact_id=None))
 
     @store_method
     async def find_note_by_row(self, whose: NoteSource, note_id: int) -> FoundNote | None:
         """Return a note by its row id; None if it is unknown, erased or of another person."""
-        return await self._one(*_NOTE_BY_ROW(note_id=note_id, contact_id=whose.contact_id))
+        return await self._one(*_NOTE(public_id=None, note_id=note_id, contact_id=whose.contact_id))
 
     @store_method
     async def find_note_source(self, person: UUID, agent: str = "") -> NoteSource | None:
@@ -159,25 +157,19 @@ def _page(query: NoteQuery, limit: int) -> tuple[str, Sequence[object]]:
     next continues.
     """
     where, arguments = _build_filter(query)
-    if not query.search:
-        rows = _ROWS.format(where=where, limit=limit)
-        return arguments.render(_NOTES.format(search="", rows=rows, edge="0"))
-    word = f":{[*arguments.values][-1]}::text"
-    after = arguments.add(read_cursor(query.cursor, _ORDER)[1] if query.cursor else _BEYOND)
-    newest = f"SELECT id FROM notes WHERE id < {after}::bigint ORDER BY id DESC"
-    near = _ROWS.format(where=f"{where} AND n.id > ({_EDGE})", limit=limit)
-    if is_short(query.search):
-        search = _SHORT_SEARCH.format(newest=newest, near=NEAR_NOTES)
-        return arguments.render(_NOTES.format(search=search, rows=near, edge=f"({_EDGE})"))
-    search = _SEARCH.format(newest=newest, near=NEAR, look=find_pieces(word, "notes_by_pieces"))
-    by_words = _FOUND_ROWS.format(
-        found=_BY_PIECES.format(word=word), where=f"{where} AND n.id <= ({_EDGE})", limit=limit
+    found, edge = _NEWEST, "0"
+    if query.search:
+        found, edge = _NEAREST if is_short(query.search) else _FOUND, "(SELECT id FROM edge)"
+        arguments.values["before"] = read_cursor(query.cursor, _ORDER)[1] if query.cursor else 2**62
+    near = NEAR_NOTES if is_short(query.search) else NEAR
+    statement = _NOTES.format(
+        found=found.format(where=where, limit=limit, near=near, few_found=FEW_FOUND), edge=edge
     )
-    rows = f"SELECT * FROM (({near}) UNION ALL ({by_words})) n LIMIT {limit}"
-    return arguments.render(_NOTES.format(search=search, rows=rows, edge=f"({_EDGE})"))
+    return arguments.render(statement)
 
 
 def _build_filter(query: NoteQuery) -> tuple[str, Arguments]:
+    """Return the condition for a note `n` with its arguments. Raises BadQuery."""
     _refuse_unknown("kind", query.kind, NOTE_KINDS)
     _refuse_unknown("state", query.state, STATES)
     _refuse_unknown("authority", query.authority, AUTHORITIES)
@@ -185,13 +177,17 @@ def _build_filter(query: NoteQuery) -> tuple[str, Arguments]:
     wanted = ["n.text <> ''"]
     if query.person is not None:
         wanted.append(_OF_PERSON)
-    for column, value in (("n.kind", query.kind), (_STATE, query.state), ("n.authority", query.authority)):
-        if value:
-            wanted.append(f"{column} = {arguments.add(value)}")
+    if query.kind:
+        wanted.append(arguments.bind("n.kind = :kind", kind=query.kind))
+    if query.state:
+        wanted.append(arguments.bind("note_state(n) = :state", state=query.state))
+    if query.authority:
+        wanted.append(arguments.bind("n.authority = :authority", authority=query.authority))
     if query.cursor:
-        wanted.append(f"n.id < {arguments.add(read_cursor(query.cursor, _ORDER)[1])}::bigint")
+        before = read_cursor(query.cursor, _ORDER)[1]
+        wanted.append(arguments.bind("n.id < :before::bigint", before=before))
     if query.search:
-        wanted.append(_SAYS.format(word=arguments.add(query.search)))
+        wanted.append(arguments.bind(_SAYS, search=query.search))
     return " AND ".join(wanted), arguments
 
 
@@ -206,78 +202,127 @@ def _without_row(row: dict[str, Any]) -> dict[str, Any]:
     return {**shown, "etag": f'"{shown["short_id"]}.{shown["state"]}"'}
 
 
-_STATE = """(CASE WHEN n.forgotten_at IS NULL AND n.superseded_by IS NULL THEN 'kept'
-       WHEN n.forgotten_at IS NULL THEN 'replaced'
-       WHEN n.undo_until IS NOT NULL THEN 'put_away' ELSE 'erased' END)"""
-_SAYS = """(strpos(lower(n.text), lower({word}::text)) > 0
-           OR strpos(lower(n.subject), lower({word}::text)) > 0
-           OR starts_with(n.public_id::text, lower({word}::text)))"""
-_EDGE = "SELECT id FROM edge"
-"""Subquery for a note id: newer notes are read one by one, older ones are found by the index."""
-_SHORT_SEARCH = """
-WITH edge AS MATERIALIZED (SELECT coalesce(({newest} OFFSET {near} LIMIT 1), 0) AS id)"""
-_BEYOND = 2**62
-_HAS_PIECES = "name_pieces(m.text || ' ' || m.subject) @> (SELECT pieces FROM look)"
-_SEARCH = f"""
-WITH look AS MATERIALIZED ({{look}}),
-few AS MATERIALIZED (
-  SELECT m.id FROM notes m WHERE (SELECT rare FROM look) AND {_HAS_PIECES} LIMIT {FEW_FOUND} + 1),
-edge AS MATERIALIZED (
-  SELECT CASE WHEN rare AND (SELECT count(*) FROM few) <= {FEW_FOUND} THEN {_BEYOND}
-              ELSE coalesce(({{newest}} OFFSET {{near}} LIMIT 1), 0) END AS id
-    FROM look)"""
-_BY_PIECES = f"""
-  SELECT id FROM few WHERE ({_EDGE}) = {_BEYOND}
-  UNION ALL SELECT m.id FROM notes m WHERE ({_EDGE}) < {_BEYOND} AND {_HAS_PIECES}
-  UNION ALL SELECT m.id FROM notes m WHERE m.public_id BETWEEN {LEAST} AND {MOST}"""
-_ROWS = "SELECT n.* FROM notes n WHERE {where} ORDER BY n.id DESC LIMIT {limit}"
-_FOUND_ROWS = """SELECT n.* FROM (SELECT DISTINCT id FROM ({found}) x ORDER BY id DESC) f
- CROSS JOIN LATERAL (SELECT * FROM notes x WHERE x.id = f.id OFFSET 0) n
- WHERE {where} ORDER BY f.id DESC LIMIT {limit}"""
-"""Statement that reads the rows of found ids as a join; otherwise the planner would read all notes."""
 _OF_PERSON = """n.contact_id IN (SELECT contact_family(coalesce(o.merged_into, o.id)) FROM contacts o
                                 WHERE o.public_id = :person)"""
-_SHOWN = f"""json_build_object('row', n.id, 'id', n.public_id, 'short_id', 'n' || left(n.public_id::text, 8),
-  'text', n.text, 'kind', n.kind, 'subject', n.subject, 'importance', n.importance, 'authority', n.authority,
-  'durability', n.durability, 'state', {_STATE}, 'agent', n.scope, 'observed_at', n.observed_at,
-  'event_date', n.event_date, 'from_turn', n.from_turn, 'through_turn', n.through_turn,
-  'undo_until', n.undo_until, 'expired_at', n.expired_at,
-  'session', (SELECT s.public_id FROM sessions s WHERE s.id = n.session_id),
-  'flush', (SELECT json_build_object('id', f.id, 'from_turn', f.from_turn, 'through_turn', f.through_turn,
-                   'threshold', f.threshold) FROM flushes f WHERE f.id = n.flush_id),
-  'superseded_by', (SELECT h.public_id FROM notes h WHERE h.id = n.superseded_by),
-  'superseded_reason', nullif(n.superseded_reason, ''),
-  'person', json_build_object('id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind,
-                              'anonymous', r.anonymous))"""
-_OWNER = "JOIN contacts p ON p.id = n.contact_id JOIN contacts r ON r.id = coalesce(p.merged_into, p.id)"
-
-_NOTES = f"""{{search}}
+_SAYS = """(strpos(lower(n.text), lower(:search::text)) > 0
+           OR strpos(lower(n.subject), lower(:search::text)) > 0
+           OR starts_with(n.public_id::text, lower(:search::text)))"""
+_COUNTED = "SELECT FROM notes n WHERE (:person::uuid IS NULL OR true) AND {where}"
+_NOTES = """
+WITH {found}
 SELECT json_build_object(
   'person', (SELECT json_build_object('id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind,
                     'anonymous', r.anonymous)
                FROM contacts o JOIN contacts r ON r.id = coalesce(o.merged_into, o.id)
               WHERE o.public_id = :person::uuid),
-  'notes', coalesce((SELECT json_agg({_SHOWN} ORDER BY n.id DESC)
-     FROM ({{rows}}) n {_OWNER}), '[]'::json),
-  'edge', {{edge}}
+  'notes', coalesce((SELECT json_agg(
+     json_build_object('row', n.id, 'id', n.public_id, 'short_id', 'n' || left(n.public_id::text, 8),
+       'text', n.text, 'kind', n.kind, 'subject', n.subject,
+       'importance', n.importance, 'authority', n.authority,
+       'durability', n.durability, 'state', n.state, 'agent', n.scope, 'observed_at', n.observed_at,
+       'event_date', n.event_date, 'from_turn', n.from_turn, 'through_turn', n.through_turn,
+       'undo_until', n.undo_until, 'expired_at', n.expired_at,
+       'session', (SELECT s.public_id FROM sessions s WHERE s.id = n.session_id),
+       'flush', (SELECT json_build_object('id', f.id, 'from_turn', f.from_turn,
+                        'through_turn', f.through_turn, 'threshold', f.threshold)
+                 FROM flushes f WHERE f.id = n.flush_id),
+       'superseded_by', (SELECT h.public_id FROM notes h WHERE h.id = n.superseded_by),
+       'superseded_reason', nullif(n.superseded_reason, ''),
+       'person', json_build_object('id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind,
+                                   'anonymous', r.anonymous))
+     ORDER BY n.id DESC)
+    FROM found n JOIN contacts p ON p.id = n.contact_id
+    JOIN contacts r ON r.id = coalesce(p.merged_into, p.id)), '[]'::json),
+  'edge', {edge}
 )::text
 """
-_NOTE = f"""
-SELECT {_SHOWN}::text AS shown, r.id AS root, r.public_id AS person, n.scope, x.id AS session_id
-  FROM notes n {_OWNER}
+"""Template of a page of notes as JSON; its slots are the parts that find the notes, and the `edge`.
+
+Notes newer than the edge were read one by one; older ones were found by the index.
+"""
+_NEWEST = """
+found AS (
+  SELECT n.*, note_state(n) AS state FROM notes n WHERE {where} ORDER BY n.id DESC LIMIT {limit}
+)"""
+"""The newest matching notes."""
+_NEAREST = """
+edge AS MATERIALIZED (
+  SELECT coalesce((SELECT id FROM notes WHERE id < :before::bigint
+                    ORDER BY id DESC OFFSET {near} LIMIT 1), 0) AS id
+), found AS (
+  SELECT n.*, note_state(n) AS state FROM notes n WHERE {where} AND n.id > (SELECT id FROM edge)
+   ORDER BY n.id DESC LIMIT {limit}
+)"""
+"""The newest of the next `near` notes that match."""
+_FOUND = """
+look AS MATERIALIZED (
+  SELECT * FROM search_pieces(:search::text, 'notes_by_pieces')
+), few AS MATERIALIZED (
+  SELECT m.id FROM notes m
+   WHERE (SELECT rare FROM look) AND name_pieces(m.text || ' ' || m.subject) @> (SELECT pieces FROM look)
+   LIMIT {few_found} + 1
+), edge AS MATERIALIZED (
+  SELECT CASE WHEN rare AND (SELECT count(*) FROM few) <= {few_found} THEN 4611686018427387904
+              ELSE coalesce((SELECT id FROM notes WHERE id < :before::bigint
+                              ORDER BY id DESC OFFSET {near} LIMIT 1), 0) END AS id
+    FROM look
+), found AS (
+  SELECT * FROM (
+    (SELECT n.*, note_state(n) AS state FROM notes n WHERE {where} AND n.id > (SELECT id FROM edge)
+      ORDER BY n.id DESC LIMIT {limit})
+    UNION ALL
+    (SELECT n.*, note_state(n) AS state
+       FROM (SELECT DISTINCT id FROM (
+               SELECT id FROM few WHERE (SELECT id FROM edge) = 4611686018427387904
+               UNION ALL
+               SELECT m.id FROM notes m
+                WHERE (SELECT id FROM edge) < 4611686018427387904
+                  AND name_pieces(m.text || ' ' || m.subject) @> (SELECT pieces FROM look)
+               UNION ALL
+               SELECT m.id FROM notes m
+                WHERE m.public_id BETWEEN (SELECT lowest_id(:search::text))
+                                      AND (SELECT highest_id(:search::text))) x
+              ORDER BY id DESC) f
+      CROSS JOIN LATERAL (SELECT * FROM notes x WHERE x.id = f.id OFFSET 0) n
+      WHERE {where} AND n.id <= (SELECT id FROM edge) ORDER BY f.id DESC LIMIT {limit})) n
+   LIMIT {limit}
+)"""
+"""Matching notes: the newest of the next `near` ones, and older ones by an index.
+
+If the text is rare, all are found by the index, and the edge is above all ids. The rows of found ids are
+read as a join; otherwise the planner would read all notes.
+"""
+_NOTE = Named("""
+SELECT json_build_object('row', n.id, 'id', n.public_id, 'short_id', 'n' || left(n.public_id::text, 8),
+         'text', n.text, 'kind', n.kind, 'subject', n.subject,
+         'importance', n.importance, 'authority', n.authority,
+         'durability', n.durability, 'state', note_state(n), 'agent', n.scope, 'observed_at', n.observed_at,
+         'event_date', n.event_date, 'from_turn', n.from_turn, 'through_turn', n.through_turn,
+         'undo_until', n.undo_until, 'expired_at', n.expired_at,
+         'session', (SELECT s.public_id FROM sessions s WHERE s.id = n.session_id),
+         'flush', (SELECT json_build_object('id', f.id, 'from_turn', f.from_turn,
+                          'through_turn', f.through_turn, 'threshold', f.threshold)
+                   FROM flushes f WHERE f.id = n.flush_id),
+         'superseded_by', (SELECT h.public_id FROM notes h WHERE h.id = n.superseded_by),
+         'superseded_reason', nullif(n.superseded_reason, ''),
+         'person', json_build_object('id', r.public_id, 'name', nullif(r.display_name, ''), 'kind', r.kind,
+                                     'anonymous', r.anonymous))::text AS shown,
+       r.id AS root, r.public_id AS person, n.scope, x.id AS session_id
+  FROM notes n JOIN contacts p ON p.id = n.contact_id JOIN contacts r ON r.id = coalesce(p.merged_into, p.id)
  CROSS JOIN LATERAL (
        SELECT s.id FROM sessions s JOIN agents a ON a.id = s.agent_id
         WHERE s.contact_id IN (SELECT contact_family(r.id))
         ORDER BY a.name = n.scope DESC, s.last_active_at DESC, s.id DESC LIMIT 1) x
- WHERE {{which}} AND n.text <> ''
-"""
-_NOTE_BY_ID = Named(_NOTE.format(which="n.public_id = :public_id"))
-_NOTE_BY_ROW = Named(
-    _NOTE.format(which="n.id = :note_id AND n.contact_id IN (SELECT contact_family(:contact_id))")
-)
-"""Statement for a note by its row id, with the conversation whose screens are notified of a change.
+ WHERE n.text <> '' AND n.id = (
+         SELECT o.id FROM notes o WHERE o.public_id = :public_id
+         UNION ALL
+         SELECT o.id FROM notes o
+          WHERE o.id = :note_id AND o.contact_id IN (SELECT contact_family(:contact_id)))
+""")
+"""Note by its public id, or by its row id if it is of a contact's family; no row if it is erased.
 
-That is the person's newest conversation with the note's agent.
+`session_id` is the conversation whose screens are notified of a change: the person's newest one with the
+note's agent. Of `public_id` and `note_id` one is NULL.
 """
 _KNOWN_TO = Named("""
 SELECT s.id AS session_id, r.id AS root, a.name AS scope

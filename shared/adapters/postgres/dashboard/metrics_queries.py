@@ -108,7 +108,7 @@ class AnswerTimes(PoolStore):
         """
         calls = [
             ((session_id, turn_no), model_ms)
-            for session_id, turn_no, model_ms in await read_page(self._pool, sql.NEWEST_CALLS)
+            for session_id, turn_no, model_ms in await read_page(self._pool, *sql.NEWEST_CALLS())
         ]
         turns = await self._load_turns({turn for turn, _ in calls})
         first = [one["first_token_ms"] for one in turns.values() if one["first_token_ms"] is not None]

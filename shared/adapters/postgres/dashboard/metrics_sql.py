@@ -107,12 +107,15 @@ SELECT json_build_object(
 """
 """Current numbers of waiting and failed work as JSON."""
 
-NEWEST_CALLS = f"""
+NEWEST_CALLS = Named(
+    """
 SELECT coalesce(json_agg(json_build_array(session_id, turn_id, model_ms)), '[]'::json)::text
   FROM (SELECT session_id, turn_id, model_ms, created_at FROM turn_context_audit
-         ORDER BY id DESC LIMIT {CALLS_OF_ANSWERS}) c
+         ORDER BY id DESC LIMIT :newest) c
  WHERE created_at > now() - interval '1 day'
-"""
+""",
+    newest=CALLS_OF_ANSWERS,
+)
 """Select (session id, turn, milliseconds of the model) of the newest calls of the last day as JSON."""
 
 TIMES_OF_TURNS = Named("""

@@ -74,7 +74,7 @@ async def has_no_summaries(database_url: str) -> bool:
     """
     connection = await connect(database_url)
     try:
-        fallen = int(await connection.fetchval(FALLEN_BACK, timeout=10))
+        fallen = int(await connection.fetchval(*FALLEN_BACK(), timeout=10))
     finally:
         await connection.close(timeout=5)
     return fallen >= FALLS_IN_A_ROW

@@ -213,7 +213,7 @@ class Insights(PoolStore):
         Failed attempts are listed with the first page, that is with `before` None. Returns None if the
         session is unknown.
         """
-        statement = Named(sql.COMPACTIONS.format(limit=page_size(limit), newest_call=sql.NEWEST_CALL))
+        statement = Named(sql.COMPACTIONS.format(limit=page_size(limit)))
         found = await self._read(*statement(public_id=public_id, before=2**62 if before is None else before))
         if found is None:
             return None

@@ -3,88 +3,43 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from datetime import datetime
 
 from shared.adapters.postgres.db.pool import Named
-from shared.adapters.postgres.db.session_title import TITLE
-from shared.adapters.postgres.handover.handovers import AWAKE_AT
-from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
-from shared.adapters.postgres.turns.spend_sql import SUMS
 from shared.core.session.channels import SECRETARY_CHANNEL
 
-NEAR_PCT = 90
-"""Percent of the context from which a conversation counts as nearly full."""
 FULL_MARKS = (70, 90)
 """Percentages of filled context that have partial indexes."""
-
-# The indexes of `session_list` use exactly these expressions; with others they would not be used.
-CONTEXT_PCT = "(CASE WHEN context_limit > 0 THEN context_tokens * 100.0 / context_limit END)::float8"
-"""SQL expression of the percentage of the context that is filled; NULL before its limit is known."""
-READ_TOKENS = "input_tokens + cache_read_tokens + cache_write_tokens"
-"""SQL expression of all input tokens; the provider counts cached ones separately."""
-KNOWN_COST = "CASE WHEN cost_unknown_calls > 0 AND cost_micro = 0 THEN NULL ELSE cost_micro END"
-"""SQL expression of the cost in micro-dollars; NULL if no call has a known price."""
-CACHE_PCT = f"(CASE WHEN {READ_TOKENS} > 0 THEN cache_read_tokens * 100.0 / ({READ_TOKENS}) END)::float8"
-"""SQL expression of the percentage of input tokens read from a cache; NULL without input."""
-
-CHANNEL = "nullif(s.last_channel, '')"
-"""SQL expression of the channel of session `s`'s newest turn; NULL before the first turn."""
-
-STATE = """(CASE
-  WHEN s.answered_turn < s.next_turn - 1 AND s.leased_by IS NOT NULL THEN 'answering'
-  WHEN s.answered_turn < s.next_turn - 1 THEN 'waiting'
-  WHEN s.id IN (SELECT session_id FROM jobs WHERE state = 'running') THEN 'tidying'
-  WHEN s.troubled_at IS NULL THEN 'idle'
-  WHEN (SELECT j.state FROM jobs j WHERE j.session_id = s.id ORDER BY j.id DESC LIMIT 1) = 'dead' THEN 'problem'
-  WHEN (SELECT n.state FROM turns n WHERE n.session_id = s.id AND n.turn_no = s.answered_turn) = 'failed'
-  THEN 'problem'
-  ELSE 'idle' END)"""
-"""SQL expression of the state of session `s`, one of STATES.
-
-Only sessions marked as troubled have their newest job and turn read; running jobs are few and read once per
-page.
-"""
 STATES = ("answering", "waiting", "tidying", "problem", "idle")
 """States of a session: being answered, waiting for an answer, with a running job, troubled, or none of these.
 """
-UNENDED = "ARRAY(SELECT session_id FROM turns WHERE ended_at IS NULL)"
-"""Array of sessions with an unanswered message, read from a partial index."""
-_UNANSWERED = f"s.id = ANY ({UNENDED}) AND s.answered_turn < s.next_turn - 1"
 IN_STATE = {
-    "answering": f"{_UNANSWERED} AND s.leased_by IS NOT NULL",
-    "waiting": f"{_UNANSWERED} AND s.leased_by IS NULL",
-    "tidying": f"s.id IN (SELECT session_id FROM jobs WHERE state = 'running') AND {STATE} = 'tidying'",
-    "problem": f"s.troubled_at IS NOT NULL AND coalesce({STATE} = 'problem', false)",
-    "idle": f"coalesce({STATE} = 'idle', false)",
+    "answering": """s.id = ANY (ARRAY(SELECT session_id FROM turns WHERE ended_at IS NULL))
+                    AND s.answered_turn < s.next_turn - 1 AND s.leased_by IS NOT NULL""",
+    "waiting": """s.id = ANY (ARRAY(SELECT session_id FROM turns WHERE ended_at IS NULL))
+                  AND s.answered_turn < s.next_turn - 1 AND s.leased_by IS NULL""",
+    "tidying": "s.id IN (SELECT session_id FROM jobs WHERE state = 'running') AND live.state = 'tidying'",
+    "problem": "s.troubled_at IS NOT NULL AND coalesce(live.state = 'problem', false)",
+    "idle": "coalesce(live.state = 'idle', false)",
 }
-"""SQL conditions that session `s` has a state, by way of indexes of the sessions that are not idle.
+"""SQL conditions that session `s` with the state `live` has a state, by indexes of sessions that are not idle.
 
 `coalesce` makes the planner assume that half of the rows match; a bare comparison would make it sort them
 all.
 """
-_TRUE_STATE = "(SELECT {} FROM sessions y WHERE y.id = s.id)".format(re.sub(r"\bs[.]", "y.", STATE))
 LISTED_IN_STATE = {
-    "answering": f"s.id = ANY ({UNENDED}) AND {_TRUE_STATE} = 'answering'",
-    "waiting": f"s.id = ANY ({UNENDED}) AND {_TRUE_STATE} = 'waiting'",
-    "tidying": f"s.id IN (SELECT session_id FROM jobs WHERE state = 'running') AND {_TRUE_STATE} = 'tidying'",
-    "problem": f"s.troubled_at IS NOT NULL AND coalesce({_TRUE_STATE} = 'problem', false)",
-    "idle": f"coalesce({_TRUE_STATE} = 'idle', false)",
+    "answering": """s.id = ANY (ARRAY(SELECT session_id FROM turns WHERE ended_at IS NULL))
+                    AND (SELECT y.state FROM session_states y WHERE y.id = s.id) = 'answering'""",
+    "waiting": """s.id = ANY (ARRAY(SELECT session_id FROM turns WHERE ended_at IS NULL))
+                  AND (SELECT y.state FROM session_states y WHERE y.id = s.id) = 'waiting'""",
+    "tidying": """s.id IN (SELECT session_id FROM jobs WHERE state = 'running')
+                  AND (SELECT y.state FROM session_states y WHERE y.id = s.id) = 'tidying'""",
+    "problem": """s.troubled_at IS NOT NULL
+                  AND coalesce((SELECT y.state FROM session_states y WHERE y.id = s.id) = 'problem', false)""",
+    "idle": "coalesce((SELECT y.state FROM session_states y WHERE y.id = s.id) = 'idle', false)",
 }
 """The same conditions for a row of `session_list`."""
-
-
-def _of(table: str, term: str) -> str:
-    """Return an expression over columns with the alias `table` before each column."""
-    return re.sub(r"\b([a-z]+_[a-z_]+)\b", rf"{table}.\1", term)
-
-
-_READ = f"({_of('t', READ_TOKENS)})"
-"""All input tokens; the provider counts cached ones separately from `input_tokens`."""
-_COST = f"({_of('t', KNOWN_COST)})"
-_HIT = _of("t", CACHE_PCT)
-_PCT = _of("s", CONTEXT_PCT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,73 +80,103 @@ SORTS = {
     "person": Order(key='lower(p.display_name) COLLATE "C"', kind="text"),
     "agent": Order(key="a.name", kind="text"),
     "turns": _listed("s.next_turn"),
-    "context": _listed(f"coalesce({_PCT}, -1)", "float8"),
-    "input": _listed(f"({_of('s', READ_TOKENS)})"),
+    "context": _listed(
+        """coalesce((CASE WHEN s.context_limit > 0 THEN s.context_tokens * 100.0 / s.context_limit END)::float8,
+                    -1)""",
+        "float8",
+    ),
+    "input": _listed("(s.input_tokens + s.cache_read_tokens + s.cache_write_tokens)"),
     "output": _listed("s.output_tokens"),
-    "cost": _listed(f"coalesce(({_of('s', KNOWN_COST)}), -1)"),
-    "cache": _listed(f"coalesce({_of('s', CACHE_PCT)}, -1)", "float8"),
+    "cost": _listed(
+        """coalesce((CASE WHEN s.cost_unknown_calls > 0 AND s.cost_micro = 0 THEN NULL ELSE s.cost_micro END),
+                    -1)"""
+    ),
+    "cache": _listed(
+        """coalesce((CASE WHEN s.input_tokens + s.cache_read_tokens + s.cache_write_tokens > 0
+                          THEN s.cache_read_tokens * 100.0
+                               / (s.input_tokens + s.cache_read_tokens + s.cache_write_tokens) END)::float8, -1)""",
+        "float8",
+    ),
     "compactions": Order(key="t.compaction_count", kind="bigint", tie="t.session_id"),
-    "state": Order(key=STATE, kind="text"),
+    "state": Order(key="live.state", kind="text"),
 }
-"""Sortable columns of the session list; each order has an index in `tables.py` over the same expression.
+"""Sortable columns of the session list; each order has an index over exactly the same expression.
 
 Values that each turn changes are ordered by their copy in `session_list`; rows always show current values.
 """
 
-_SHOWN_PERSON = """
+SESSIONS = """
+WITH page AS (
+  {page}
+), placed AS (
+  SELECT *, row_number() OVER () AS place FROM page
+)
+SELECT json_agg(json_build_object('row', s.id, 'key', s.key::text,
+  'id', s.public_id,
   'person_id', (SELECT r.public_id FROM contacts o JOIN contacts r ON r.id = coalesce(o.merged_into, o.id)
                  WHERE o.id = s.contact_id),
   'person', nullif(coalesce(s.person_name, (SELECT display_name FROM contacts WHERE id = s.contact_id)), ''),
   'kind', coalesce(s.person_kind, (SELECT kind FROM contacts WHERE id = s.contact_id)),
   'anonymous', coalesce(s.person_anonymous, (SELECT anonymous FROM contacts WHERE id = s.contact_id)),
-"""
-"""Person of session `s`, read from contacts only while the copies in the session are missing."""
-_FACTS = f"""
-  'id', s.public_id, {_SHOWN_PERSON}
-  'title', {TITLE},
-  'agent', a.name, 'channel', {CHANNEL}, 'turns', s.next_turn - 1,
+  'title', named.title,
+  'agent', a.name, 'channel', nullif(s.last_channel, ''), 'turns', s.next_turn - 1,
   'context_tokens', CASE WHEN s.context_limit > 0 THEN s.context_tokens END,
   'context_reserved', CASE WHEN s.context_limit > 0 THEN s.context_reserved END,
-  'context_limit', nullif(s.context_limit, 0), 'context_pct', {_PCT},
-  'input_tokens', {_READ}, 'output_tokens', t.output_tokens,
+  'context_limit', nullif(s.context_limit, 0),
+  'context_pct', (CASE WHEN s.context_limit > 0 THEN s.context_tokens * 100.0 / s.context_limit END)::float8,
+  'input_tokens', (t.input_tokens + t.cache_read_tokens + t.cache_write_tokens), 'output_tokens', t.output_tokens,
   'cache_read_tokens', t.cache_read_tokens, 'cache_write_tokens', t.cache_write_tokens,
-  'cache_hit_pct', {_HIT}, 'cost_micro', {_COST}, 'cost_unknown_calls', t.cost_unknown_calls,
-  'compactions', t.compaction_count, 'state', {STATE},
-  'created_at', s.created_at, 'last_active_at', s.last_active_at
-"""
-_OF_SESSION = """
-  FROM sessions s JOIN contacts p ON p.id = s.contact_id JOIN agents a ON a.id = s.agent_id
-  LEFT JOIN session_totals t ON t.session_id = s.id
-"""
-
-SESSIONS = f"""
-WITH page AS ({{page}}),
-placed AS (SELECT *, row_number() OVER () AS place FROM page)
-SELECT json_agg(json_build_object('row', s.id, 'key', s.key::text, {_FACTS.replace(STATE, "{state}")}) ORDER BY s.place)::text
+  'cache_hit_pct', (CASE WHEN t.input_tokens + t.cache_read_tokens + t.cache_write_tokens > 0
+                         THEN t.cache_read_tokens * 100.0
+                              / (t.input_tokens + t.cache_read_tokens + t.cache_write_tokens) END)::float8,
+  'cost_micro', (CASE WHEN t.cost_unknown_calls > 0 AND t.cost_micro = 0 THEN NULL ELSE t.cost_micro END),
+  'cost_unknown_calls', t.cost_unknown_calls, 'compactions', t.compaction_count,
+  'state', {state},
+  'created_at', s.created_at, 'last_active_at', s.last_active_at) ORDER BY s.place)::text
   FROM placed s LEFT JOIN session_totals t ON t.session_id = s.id JOIN agents a ON a.id = s.agent_id
+ CROSS JOIN LATERAL session_title(s.id, s.head) named
+ CROSS JOIN LATERAL session_state(s.id, s.answered_turn, s.next_turn, s.leased_by, s.troubled_at) live
 """
 """Template of a page of sessions as JSON; its slots are the SQL of the `page` and of the `state`.
 
-A state known from the order or the filter is not computed again.
+A state known from the order or the filter is not computed again; else the slot is `live.state`. The person is read
+from contacts only while the copies in the session are missing. Percentages are NULL before their whole is known,
+and the cost is NULL if no call has a known price.
 """
 
-NEWEST_CALL = f"""(
-  SELECT x.* FROM turn_context_audit x WHERE (x.session_id, x.turn_id) < (s.id, {2**62}) AND x.session_id >= s.id
-   ORDER BY x.session_id DESC, x.turn_id DESC, x.id DESC LIMIT 1)"""
-"""Newest model call of session `s`.
-
-The order makes the planner use the index instead of sorting a long session.
-"""
-
-SESSION = Named(f"""
-SELECT json_build_object({_FACTS},
-  'contact', coalesce((SELECT r.public_id FROM contacts r WHERE r.id = p.merged_into), p.public_id), 'timezone', p.timezone, 'goal', nullif(s.goal, ''), 'mode', nullif(s.mode, ''),
-  'base_turn', s.base_turn, 'flushed_turn', s.flushed_turn, 'held', s.hold_compaction, 'compaction', s.compaction, 'compact_at', s.compact_at,
+SESSION = Named(
+    """
+SELECT json_build_object(
+  'id', s.public_id,
+  'person_id', (SELECT r.public_id FROM contacts o JOIN contacts r ON r.id = coalesce(o.merged_into, o.id)
+                 WHERE o.id = s.contact_id),
+  'person', nullif(coalesce(s.person_name, (SELECT display_name FROM contacts WHERE id = s.contact_id)), ''),
+  'kind', coalesce(s.person_kind, (SELECT kind FROM contacts WHERE id = s.contact_id)),
+  'anonymous', coalesce(s.person_anonymous, (SELECT anonymous FROM contacts WHERE id = s.contact_id)),
+  'title', named.title,
+  'agent', a.name, 'channel', nullif(s.last_channel, ''), 'turns', s.next_turn - 1,
+  'context_tokens', CASE WHEN s.context_limit > 0 THEN s.context_tokens END,
+  'context_reserved', CASE WHEN s.context_limit > 0 THEN s.context_reserved END,
+  'context_limit', nullif(s.context_limit, 0),
+  'context_pct', (CASE WHEN s.context_limit > 0 THEN s.context_tokens * 100.0 / s.context_limit END)::float8,
+  'input_tokens', (t.input_tokens + t.cache_read_tokens + t.cache_write_tokens), 'output_tokens', t.output_tokens,
+  'cache_read_tokens', t.cache_read_tokens, 'cache_write_tokens', t.cache_write_tokens,
+  'cache_hit_pct', (CASE WHEN t.input_tokens + t.cache_read_tokens + t.cache_write_tokens > 0
+                         THEN t.cache_read_tokens * 100.0
+                              / (t.input_tokens + t.cache_read_tokens + t.cache_write_tokens) END)::float8,
+  'cost_micro', (CASE WHEN t.cost_unknown_calls > 0 AND t.cost_micro = 0 THEN NULL ELSE t.cost_micro END),
+  'cost_unknown_calls', t.cost_unknown_calls, 'compactions', t.compaction_count,
+  'state', live.state,
+  'created_at', s.created_at, 'last_active_at', s.last_active_at,
+  'contact', coalesce((SELECT r.public_id FROM contacts r WHERE r.id = p.merged_into), p.public_id),
+  'timezone', p.timezone, 'goal', nullif(s.goal, ''), 'mode', nullif(s.mode, ''),
+  'base_turn', s.base_turn, 'flushed_turn', s.flushed_turn, 'held', s.hold_compaction,
+  'compaction', s.compaction, 'compact_at', s.compact_at,
   'answered_turn', s.answered_turn, 'view_epoch', s.view_epoch, 'newest_seq', s.next_seq - 1,
   'handover', (SELECT json_build_object('state', h.state, 'asked_by', h.asked_by, 'reason', h.reason,
         'operator_id', h.operator_id, 'operator', h.operator_name, 'asked_at', h.asked_at, 'taken_at', h.taken_at,
         'version', h.version, 'labels', h.labels,
-        'snoozed_until', CASE WHEN {AWAKE_AT} > now() THEN h.snoozed_until END,
+        'snoozed_until', CASE WHEN awake_at(h) > now() THEN h.snoozed_until END,
         'waits_since', (SELECT n.opened_at FROM turns n
                          WHERE n.session_id = s.id AND n.turn_no = s.answered_turn + 1))
       FROM handovers h WHERE h.session_id = s.id AND h.ended_at IS NULL),
@@ -200,14 +185,14 @@ SELECT json_build_object({_FACTS},
             WHERE x.session_id = s.id AND x.channel = 'web' ORDER BY x.id DESC LIMIT 1),
   'for_owner', (SELECT nullif(c.owner_name, '') FROM addresses x JOIN secretary_connections c
                    ON c.bot_id::text = x.account AND c.owner_id::text = split_part(x.chat, ':', 1)
-                 WHERE x.session_id = s.id AND x.channel = '{SECRETARY_CHANNEL}'
+                 WHERE x.session_id = s.id AND x.channel = :secretary_channel
                  ORDER BY c.is_enabled DESC, c.established_at DESC LIMIT 1),
   'first_channel', (SELECT json_agg(DISTINCT n.channel) FROM turns n
                      WHERE n.session_id = s.id AND n.turn_no IN (1, s.next_turn - 1)),
   'undone', (SELECT count(*) FROM compactions l WHERE l.session_id = s.id AND l.undone_at IS NOT NULL),
   'now', (SELECT json_build_object('turn', c.turn_id, 'parts', c.parts, 'model', c.model_alias,
               'window', c.model_context_limit, 'hard', c.hard_limit, 'budget', c.input_budget, 'at', c.created_at)
-            FROM {NEWEST_CALL} c),
+            FROM newest_call(s.id) c),
   'running', (SELECT json_build_object('kind', j.kind, 'since', j.started_at) FROM jobs j
                WHERE j.session_id = s.id AND j.state = 'running'),
   'notes', (SELECT json_build_object('kept', count(*), 'newest', max(n.id)::text)
@@ -222,67 +207,70 @@ SELECT json_build_object({_FACTS},
              'importance', m.importance, 'authority', m.authority, 'superseded', m.superseded_by IS NOT NULL,
              'forgotten', m.forgotten_at IS NOT NULL) ORDER BY m.id)
              FROM notes m WHERE m.contact_id = s.contact_id AND m.flush_id = f.id), '[]'::json)) ORDER BY f.id DESC)
-      FROM (SELECT * FROM flushes x WHERE (x.session_id, x.id) < (s.id, {2**62}) AND x.session_id >= s.id
+      FROM (SELECT * FROM flushes x WHERE (x.session_id, x.id) < (s.id, 4611686018427387904) AND x.session_id >= s.id
              ORDER BY x.session_id DESC, x.id DESC LIMIT 50) f), '[]'::json),
   'spend', coalesce((SELECT json_agg(u ORDER BY u.cost_micro DESC NULLS LAST, u.purpose, u.model) FROM (
-      SELECT purpose, model, {", ".join(SUMS)} FROM session_spend WHERE session_id = s.id) u), '[]'::json)
-)::text {_OF_SESSION} WHERE s.public_id = :public_id
-""")
+      SELECT purpose, model, calls, aborted, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micro,
+             unknown_cost, unknown_tokens FROM session_spend WHERE session_id = s.id) u), '[]'::json)
+)::text
+  FROM sessions s JOIN contacts p ON p.id = s.contact_id JOIN agents a ON a.id = s.agent_id
+  LEFT JOIN session_totals t ON t.session_id = s.id
+ CROSS JOIN LATERAL session_title(s.id, s.head) named
+ CROSS JOIN LATERAL session_state(s.id, s.answered_turn, s.next_turn, s.leased_by, s.troubled_at) live
+ WHERE s.public_id = :public_id
+""",
+    secretary_channel=SECRETARY_CHANNEL,
+)
 """Select facts of a session's page as JSON; no row if it is unknown.
 
 One statement, so that all are from one moment.
 """
 
-_MESSAGE = """json_build_object('seq', e.seq, 'turn', e.turn_no, 'step', e.step, 'author', e.author,
-  'blocks', e.blocks, 'tokens', e.tokens, 'at', e.at,
-  'pinned', EXISTS (SELECT FROM pins x WHERE x.session_id = e.session_id AND x.seq = e.seq),
-  'pruned', (SELECT d.form FROM prune_decisions d WHERE d.session_id = e.session_id AND d.seq = e.seq
-              ORDER BY d.turn_no DESC LIMIT 1),
-  'hidden', e.turn_no <= e.base_turn, 'replaced', e.replaced_by IS NOT NULL,
-  'edited', e.author = 'person' AND EXISTS (
-      SELECT FROM turn_entries f WHERE f.session_id = e.session_id AND f.replaced_by = e.seq),
-  'name', CASE WHEN e.author = 'operator' THEN (
-      SELECT nullif(h.operator_name, '') FROM handovers h WHERE h.session_id = e.session_id AND h.taken_at <= e.at
-       ORDER BY h.taken_at DESC LIMIT 1) END,
-  'files', CASE WHEN e.blocks @? '$[*].attachment_id' THEN (SELECT json_agg(json_build_object(
-                'number', f.id, 'id', f.public_id, 'name', f.name, 'mime', f.mime, 'size', f.size,
-                'kept', f.body IS NOT NULL))
-              FROM attachments f WHERE f.session_id = e.session_id AND f.id IN (
-                   SELECT (b ->> 'attachment_id')::bigint FROM jsonb_array_elements(e.blocks) b)) END,
-  'feedback', CASE WHEN e.author = 'assistant' THEN (
-      SELECT json_build_object('opinion', b.opinion, 'words', nullif(b.words, '')) FROM feedback b
-       WHERE b.session_id = e.session_id AND b.turn_no = e.turn_no) END,
-  'turn_state', n.state, 'error_code', n.error_code,
-  'stop', CASE WHEN e.author = 'assistant' AND NOT e.blocks @? '$[*] ? (@.type == "tool_use")' THEN n.stop_reason END)"""
-_PAGE = """
-bounds AS (SELECT *, greatest(earliest, newest - :limit) AS oldest
-             FROM (SELECT s.*, greatest({first}::bigint, 1) AS earliest,
-                          least({last}::bigint, :turn, s.next_turn) AS newest FROM s) x),
-page AS (
+MESSAGES = Named("""
+WITH s AS (
+  SELECT * FROM sessions WHERE public_id = :public_id
+), bounds AS (
+  SELECT *, greatest(earliest, newest - :limit) AS oldest
+    FROM (SELECT s.*, greatest(:first::bigint, 1) AS earliest,
+                 least(:last::bigint, :turn, s.next_turn) AS newest FROM s) x
+), page AS (
   SELECT e.*, o.turn_no, o.step, o.replaced_by, s.base_turn FROM bounds s
     CROSS JOIN LATERAL (SELECT * FROM turn_entries x
       WHERE x.session_id = s.id AND x.turn_no BETWEEN s.oldest AND s.newest
         AND (x.turn_no, x.step) < (:turn, :step)
       ORDER BY x.turn_no DESC, x.step DESC LIMIT :limit + 1) o
    CROSS JOIN LATERAL (SELECT * FROM entries x WHERE x.session_id = o.session_id AND x.seq = o.seq OFFSET 0) e
-), shown AS (SELECT * FROM page ORDER BY turn_no DESC, step DESC LIMIT :limit)
-"""
-"""Turns that hold the messages of a page; a page may be short and then names the begin of the next one.
-
-Without these bounds, a plan made for short conversations reads a whole long one.
-"""
-_SHOWN = f"""
-  'messages', coalesce((SELECT json_agg({_MESSAGE} ORDER BY e.turn_no, e.step) FROM shown e
+), shown AS (
+  SELECT * FROM page ORDER BY turn_no DESC, step DESC LIMIT :limit
+)
+SELECT json_build_object(
+  'messages', coalesce((SELECT json_agg(
+    json_build_object('seq', e.seq, 'turn', e.turn_no, 'step', e.step, 'author', e.author,
+      'blocks', e.blocks, 'tokens', e.tokens, 'at', e.at,
+      'pinned', EXISTS (SELECT FROM pins x WHERE x.session_id = e.session_id AND x.seq = e.seq),
+      'pruned', (SELECT d.form FROM prune_decisions d WHERE d.session_id = e.session_id AND d.seq = e.seq
+                  ORDER BY d.turn_no DESC LIMIT 1),
+      'hidden', e.turn_no <= e.base_turn, 'replaced', e.replaced_by IS NOT NULL,
+      'edited', e.author = 'person' AND EXISTS (
+          SELECT FROM turn_entries f WHERE f.session_id = e.session_id AND f.replaced_by = e.seq),
+      'name', CASE WHEN e.author = 'operator' THEN (
+          SELECT nullif(h.operator_name, '') FROM handovers h WHERE h.session_id = e.session_id AND h.taken_at <= e.at
+           ORDER BY h.taken_at DESC LIMIT 1) END,
+      'files', CASE WHEN e.blocks @? '$[*].attachment_id' THEN (SELECT json_agg(json_build_object(
+                    'number', f.id, 'id', f.public_id, 'name', f.name, 'mime', f.mime, 'size', f.size,
+                    'kept', f.body IS NOT NULL))
+                  FROM attachments f WHERE f.session_id = e.session_id AND f.id IN (
+                       SELECT (b ->> 'attachment_id')::bigint FROM jsonb_array_elements(e.blocks) b)) END,
+      'feedback', CASE WHEN e.author = 'assistant' THEN (
+          SELECT json_build_object('opinion', b.opinion, 'words', nullif(b.words, '')) FROM feedback b
+           WHERE b.session_id = e.session_id AND b.turn_no = e.turn_no) END,
+      'turn_state', n.state, 'error_code', n.error_code,
+      'stop', CASE WHEN e.author = 'assistant' AND NOT e.blocks @? '$[*] ? (@.type == "tool_use")' THEN n.stop_reason END) ORDER BY e.turn_no, e.step) FROM shown e
       CROSS JOIN LATERAL (SELECT state, error_code, stop_reason FROM turns n
         WHERE n.session_id = e.session_id AND n.turn_no = e.turn_no LIMIT 1) n), '[]'::json),
   'before', (SELECT CASE WHEN (SELECT count(*) FROM page) > :limit
                     THEN (SELECT turn_no || '.' || step FROM shown ORDER BY turn_no, step LIMIT 1)
-                    WHEN b.oldest > b.earliest THEN b.oldest || '.0' END FROM bounds b)
-"""
-
-MESSAGES = Named(f"""
-WITH s AS (SELECT * FROM sessions WHERE public_id = :public_id), {_PAGE.format(first=":first", last=":last")}
-SELECT json_build_object({_SHOWN},
+                    WHEN b.oldest > b.earliest THEN b.oldest || '.0' END FROM bounds b),
   'dividers', coalesce((SELECT json_agg(json_build_object('id', l.public_id, 'kind', l.kind,
       'from_turn', l.from_turn, 'through_turn', l.through_turn, 'trigger', l.trigger, 'tokens_before', l.tokens_before,
       'tokens_after', l.tokens_after, 'at', l.created_at) ORDER BY l.through_turn, l.id)
@@ -305,13 +293,59 @@ SELECT json_build_object({_SHOWN},
 """Select at most `limit` messages before (`turn`, `step`) as JSON, with what lies between them.
 
 Between them lie compactions, hand-overs and private notes. No row if the session is unknown.
+
+`bounds` are the turns that hold the page; it may be short, and then `before` names the begin of the next one.
+Without these bounds, a plan made for short conversations reads a whole long one.
 """
 
-ORIGINALS = Named(f"""
-WITH l AS (SELECT * FROM compactions WHERE public_id = :public_id AND kind IN ('summary', 'digest')),
-s AS (SELECT s.*, l.from_turn, l.through_turn FROM l JOIN sessions s ON s.id = l.session_id),
-{_PAGE.format(first="s.from_turn", last="s.through_turn")}
-SELECT json_build_object({_SHOWN}, 'session', s.public_id)::text FROM s
+ORIGINALS = Named("""
+WITH l AS (
+  SELECT * FROM compactions WHERE public_id = :public_id AND kind IN ('summary', 'digest')
+), s AS (
+  SELECT s.*, l.from_turn, l.through_turn FROM l JOIN sessions s ON s.id = l.session_id
+), bounds AS (
+  SELECT *, greatest(earliest, newest - :limit) AS oldest
+    FROM (SELECT s.*, greatest(s.from_turn::bigint, 1) AS earliest,
+                 least(s.through_turn::bigint, :turn, s.next_turn) AS newest FROM s) x
+), page AS (
+  SELECT e.*, o.turn_no, o.step, o.replaced_by, s.base_turn FROM bounds s
+    CROSS JOIN LATERAL (SELECT * FROM turn_entries x
+      WHERE x.session_id = s.id AND x.turn_no BETWEEN s.oldest AND s.newest
+        AND (x.turn_no, x.step) < (:turn, :step)
+      ORDER BY x.turn_no DESC, x.step DESC LIMIT :limit + 1) o
+   CROSS JOIN LATERAL (SELECT * FROM entries x WHERE x.session_id = o.session_id AND x.seq = o.seq OFFSET 0) e
+), shown AS (
+  SELECT * FROM page ORDER BY turn_no DESC, step DESC LIMIT :limit
+)
+SELECT json_build_object(
+  'messages', coalesce((SELECT json_agg(
+    json_build_object('seq', e.seq, 'turn', e.turn_no, 'step', e.step, 'author', e.author,
+      'blocks', e.blocks, 'tokens', e.tokens, 'at', e.at,
+      'pinned', EXISTS (SELECT FROM pins x WHERE x.session_id = e.session_id AND x.seq = e.seq),
+      'pruned', (SELECT d.form FROM prune_decisions d WHERE d.session_id = e.session_id AND d.seq = e.seq
+                  ORDER BY d.turn_no DESC LIMIT 1),
+      'hidden', e.turn_no <= e.base_turn, 'replaced', e.replaced_by IS NOT NULL,
+      'edited', e.author = 'person' AND EXISTS (
+          SELECT FROM turn_entries f WHERE f.session_id = e.session_id AND f.replaced_by = e.seq),
+      'name', CASE WHEN e.author = 'operator' THEN (
+          SELECT nullif(h.operator_name, '') FROM handovers h WHERE h.session_id = e.session_id AND h.taken_at <= e.at
+           ORDER BY h.taken_at DESC LIMIT 1) END,
+      'files', CASE WHEN e.blocks @? '$[*].attachment_id' THEN (SELECT json_agg(json_build_object(
+                    'number', f.id, 'id', f.public_id, 'name', f.name, 'mime', f.mime, 'size', f.size,
+                    'kept', f.body IS NOT NULL))
+                  FROM attachments f WHERE f.session_id = e.session_id AND f.id IN (
+                       SELECT (b ->> 'attachment_id')::bigint FROM jsonb_array_elements(e.blocks) b)) END,
+      'feedback', CASE WHEN e.author = 'assistant' THEN (
+          SELECT json_build_object('opinion', b.opinion, 'words', nullif(b.words, '')) FROM feedback b
+           WHERE b.session_id = e.session_id AND b.turn_no = e.turn_no) END,
+      'turn_state', n.state, 'error_code', n.error_code,
+      'stop', CASE WHEN e.author = 'assistant' AND NOT e.blocks @? '$[*] ? (@.type == "tool_use")' THEN n.stop_reason END) ORDER BY e.turn_no, e.step) FROM shown e
+      CROSS JOIN LATERAL (SELECT state, error_code, stop_reason FROM turns n
+        WHERE n.session_id = e.session_id AND n.turn_no = e.turn_no LIMIT 1) n), '[]'::json),
+  'before', (SELECT CASE WHEN (SELECT count(*) FROM page) > :limit
+                    THEN (SELECT turn_no || '.' || step FROM shown ORDER BY turn_no, step LIMIT 1)
+                    WHEN b.oldest > b.earliest THEN b.oldest || '.0' END FROM bounds b),
+  'session', s.public_id)::text FROM s
 """)
 """Select at most `limit` messages that a summary replaces, before (`turn`, `step`), as JSON.
 
@@ -354,7 +388,7 @@ SELECT json_build_object(
     'head_kind', (SELECT kind FROM compactions WHERE id = s.head),
     'redo', (SELECT public_id FROM compactions WHERE id = s.redo),
     'context', s.context_tokens, 'busy', s.answered_turn < s.next_turn - 1,
-    'hard', (SELECT c.hard_limit FROM {newest_call} c)),
+    'hard', (SELECT c.hard_limit FROM newest_call(s.id) c)),
   'total', (SELECT t.compaction_count FROM session_totals t WHERE t.session_id = s.id),
   'compactions', coalesce((SELECT json_agg(json_build_object('id', l.public_id, 'kind', l.kind, 'active', l.active,
       'trigger', l.trigger, 'from_turn', l.from_turn, 'through_turn', l.through_turn, 'summary', l.summary_text,
@@ -388,47 +422,40 @@ The limit is a literal, since a plan for a parameter would look more expensive. 
 unknown.
 """
 
-_PROVIDERS = """(
-  SELECT coalesce(json_agg(x ORDER BY x.host), '[]'::json) FROM (
-    SELECT p ->> 'provider' AS host,
-           CASE WHEN bool_or((p ->> 'refused')::boolean AND (p ->> 'open')::boolean) THEN 'refused'
-                WHEN bool_or((p ->> 'open')::boolean) THEN 'open' ELSE 'closed' END AS state,
-           coalesce(sum((p ->> 'calls')::bigint), 0) AS calls,
-           coalesce(sum((p ->> 'failures')::bigint), 0) AS failures,
-           coalesce(max((p ->> 'open_seconds')::bigint), 0) AS open_seconds,
-           count(DISTINCT w.id) AS processes, count(DISTINCT w.id) FILTER (WHERE (p ->> 'open')::boolean) AS out_of,
-           coalesce(json_agg(DISTINCT w.role) FILTER (WHERE (p ->> 'open')::boolean), '[]'::json) AS out_in,
-           coalesce(json_agg(DISTINCT jsonb_build_object('role', w.role, 'reason', p ->> 'reason'))
-                      FILTER (WHERE (p ->> 'open')::boolean AND p ->> 'reason' <> ''), '[]'::json) AS reasons
-      FROM workers w, jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p
-     WHERE worker_is_alive(w) GROUP BY 1) x)
-"""
-"""States of providers in the heartbeats of all living processes.
-
-Each process has separate circuit breakers.
-"""
-
-_LEARNED = """(
-  SELECT coalesce(json_agg(x ORDER BY x.model), '[]'::json) FROM (
-    SELECT p ->> 'provider' AS host, p ->> 'model' AS model, json_agg(DISTINCT p ->> 'ability') AS refused
-      FROM workers w, jsonb_array_elements(coalesce(w.health -> 'learned', '[]')) p
-     WHERE worker_is_alive(w) GROUP BY 1, 2) x)
-"""
-"""Abilities that model servers have refused, in the heartbeats of all living processes."""
-
-OVERVIEW = Named(f"""
+OVERVIEW = Named("""
 SELECT json_build_object(
-  'providers', {_PROVIDERS},
-  'learned', {_LEARNED},
+  'providers', (
+     SELECT coalesce(json_agg(x ORDER BY x.host), '[]'::json) FROM (
+       SELECT p ->> 'provider' AS host,
+              CASE WHEN bool_or((p ->> 'refused')::boolean AND (p ->> 'open')::boolean) THEN 'refused'
+                   WHEN bool_or((p ->> 'open')::boolean) THEN 'open' ELSE 'closed' END AS state,
+              coalesce(sum((p ->> 'calls')::bigint), 0) AS calls,
+              coalesce(sum((p ->> 'failures')::bigint), 0) AS failures,
+              coalesce(max((p ->> 'open_seconds')::bigint), 0) AS open_seconds,
+              count(DISTINCT w.id) AS processes, count(DISTINCT w.id) FILTER (WHERE (p ->> 'open')::boolean) AS out_of,
+              coalesce(json_agg(DISTINCT w.role) FILTER (WHERE (p ->> 'open')::boolean), '[]'::json) AS out_in,
+              coalesce(json_agg(DISTINCT jsonb_build_object('role', w.role, 'reason', p ->> 'reason'))
+                         FILTER (WHERE (p ->> 'open')::boolean AND p ->> 'reason' <> ''), '[]'::json) AS reasons
+         FROM workers w, jsonb_array_elements(coalesce(w.health -> 'providers', '[]')) p
+        WHERE worker_is_alive(w) GROUP BY 1) x)
+,
+  'learned', (
+     SELECT coalesce(json_agg(x ORDER BY x.model), '[]'::json) FROM (
+       SELECT p ->> 'provider' AS host, p ->> 'model' AS model, json_agg(DISTINCT p ->> 'ability') AS refused
+         FROM workers w, jsonb_array_elements(coalesce(w.health -> 'learned', '[]')) p
+        WHERE worker_is_alive(w) GROUP BY 1, 2) x)
+,
   'active', m.active, 'near_limit', m.nearly_full,
-  'waiting', (SELECT count(*) FROM sessions s WHERE {_UNANSWERED}),
+  'waiting', (SELECT count(*) FROM sessions s WHERE s.id = ANY (ARRAY(SELECT session_id FROM turns WHERE ended_at IS NULL))
+                 AND s.answered_turn < s.next_turn - 1),
   'jobs_dead', (SELECT count(*) FROM jobs WHERE state = 'dead' AND ended_at > now() - interval '1 day'
                    AND NOT outcome ? 'cancelled'),
   'jobs_retrying', (SELECT count(*) FROM jobs WHERE state IN ('due', 'running') AND last_error <> ''),
   'workers', (SELECT count(*) FROM workers w WHERE w.role = 'worker' AND worker_is_alive(w)),
-  'charged_micro', (SELECT coalesce(max(spent_micro), 0) +
-                    {SPENT_OF_OPEN.format(day="(now() AT TIME ZONE :timezone)::date")} FROM spend_days
-                     WHERE scope = 'total' AND day = (now() AT TIME ZONE :timezone)::date),
+  'charged_micro', (SELECT coalesce(max(spent_micro), 0)
+                             + spent_of_open_slices((now() AT TIME ZONE :timezone)::date)
+                       FROM spend_days
+                      WHERE scope = 'total' AND day = (now() AT TIME ZONE :timezone)::date),
   'near_caps', (SELECT count(*) FROM spend_days WHERE scope ~ '^(contact|session):' AND warned_at IS NOT NULL
                    AND day = (now() AT TIME ZONE :timezone)::date),
   'jobs_due', (SELECT count(*) FROM jobs WHERE state = 'due' AND due_at <= now()),
@@ -444,7 +471,11 @@ SELECT json_build_object(
           coalesce(sum(nearly_full), 0) AS nearly_full
      FROM listed_minutes WHERE minute >= date_trunc('minute', now() - interval '1 day')) m
 """)
-"""Figures of the overview page, read only from counters and partial indexes."""
+"""Figures of the overview page, read only from counters and partial indexes.
+
+States of providers and the abilities that model servers have refused are in the heartbeats of all living
+processes; each process has separate circuit breakers.
+"""
 
 CHECKLIST = Named("""
 SELECT json_build_object(

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from shared.adapters.postgres.dashboard import read_models_sql as sql
 from shared.adapters.postgres.db.pool import Arguments, Named
-from shared.adapters.postgres.db.search_terms import FEW_FOUND, find_pieces, is_short
+from shared.adapters.postgres.db.search_terms import FEW_FOUND, is_short
 
 FEW_PEOPLE = 4000
 """Maximum people found by name from which a search starts; with more, the list is read in order."""
@@ -62,19 +62,52 @@ NOT_LOOKED_UP = Matches(people=None, agents=None)
 """Matches of a search whose people and agents were not looked up."""
 
 
-_MATCHES = """
+_BEGINNING = Named(
+    """
 SELECT json_build_object(
-  'people', (SELECT CASE WHEN {when} AND count(*) <= {few} THEN coalesce(json_agg(id), '[]'::json) END
-               FROM (SELECT id FROM contacts WHERE {found} LIMIT {few} + 1) x),
+  'people', (SELECT CASE WHEN count(*) <= :few_people THEN coalesce(json_agg(id), '[]'::json) END
+               FROM (SELECT id FROM contacts
+                      WHERE lower(display_name) COLLATE "C" >= lower(:search)
+                        AND lower(display_name) COLLATE "C" < lower(:search) || U&'\\+10FFFF'
+                      ORDER BY lower(display_name) COLLATE "C", id LIMIT :few_people + 1) x),
   'agents', (SELECT json_agg(id) FROM agents WHERE strpos(lower(name), lower(:search)) > 0))::text
+""",
+    few_people=FEW_PEOPLE,
+)
+"""People whose name begins with a text, and agents whose name contains it, as JSON.
+
+People are NULL if they are too many. The order makes the planner use the index for any number of people.
 """
-_SOMEWHERE = """name_pieces(display_name) @> (SELECT pieces FROM look)
-  AND strpos(lower(display_name), lower(:search)) > 0"""
-"""SQL condition for names that contain the text: an index finds candidates, and each name is then checked."""
-_AT_THE_START = """lower(display_name) COLLATE "C" >= lower(:search)
-  AND lower(display_name) COLLATE "C" < lower(:search) || U&'\\+10FFFF'
-  ORDER BY lower(display_name) COLLATE "C", id"""
-"""SQL condition for names that begin with the text, ordered so that the index is used for any number."""
+_CONTAINING = Named(
+    """
+WITH look AS MATERIALIZED (SELECT * FROM search_pieces(:search, 'contacts_by_pieces'))
+SELECT json_build_object(
+  'people', (SELECT CASE WHEN count(*) <= :few_people THEN coalesce(json_agg(id), '[]'::json) END
+               FROM (SELECT id FROM contacts
+                      WHERE name_pieces(display_name) @> (SELECT pieces FROM look)
+                        AND strpos(lower(display_name), lower(:search)) > 0 LIMIT :few_people + 1) x),
+  'agents', (SELECT json_agg(id) FROM agents WHERE strpos(lower(name), lower(:search)) > 0))::text
+""",
+    few_people=FEW_PEOPLE,
+)
+"""People and agents whose name contains a text, as JSON; people are NULL if they are too many.
+
+An index finds candidates, and each name is then checked.
+"""
+_CONTAINING_IF_RARE = Named(
+    """
+WITH look AS MATERIALIZED (SELECT * FROM search_pieces(:search, 'contacts_by_pieces'))
+SELECT json_build_object(
+  'people', (SELECT CASE WHEN (SELECT rare FROM look) AND count(*) <= :few_found
+                         THEN coalesce(json_agg(id), '[]'::json) END
+               FROM (SELECT id FROM contacts
+                      WHERE (SELECT rare FROM look) AND name_pieces(display_name) @> (SELECT pieces FROM look)
+                        AND strpos(lower(display_name), lower(:search)) > 0 LIMIT :few_found + 1) x),
+  'agents', (SELECT json_agg(id) FROM agents WHERE strpos(lower(name), lower(:search)) > 0))::text
+""",
+    few_found=FEW_FOUND,
+)
+"""The same, but people are also NULL, and not looked up, if the text has frequent trigrams only."""
 
 
 def build_matches_query(search: str, *, only_few: bool = False) -> tuple[str, *tuple[object, ...]]:
@@ -84,11 +117,8 @@ def build_matches_query(search: str, *, only_few: bool = False) -> tuple[str, *t
     for a text of frequent trigrams, which an index finds slowly.
     """
     if is_short(search):
-        return Named(_MATCHES.format(found=_AT_THE_START, when="true", few=FEW_PEOPLE))(search=search)
-    when, few = ("(SELECT rare FROM look)", FEW_FOUND) if only_few else ("true", FEW_PEOPLE)
-    matches = _MATCHES.format(found=f"{when} AND {_SOMEWHERE}", when=when, few=few)
-    look = find_pieces(":search", "contacts_by_pieces")
-    return Named(f"WITH look AS MATERIALIZED ({look}) {matches}")(search=search)
+        return _BEGINNING(search=search)
+    return (_CONTAINING_IF_RARE if only_few else _CONTAINING)(search=search)
 
 
 def build_matches(found: Mapping[str, Sequence[int] | None]) -> Matches:
@@ -115,27 +145,24 @@ def build_session_page(
     The limit is a literal in the SQL: for a parameter the planner would assume a tenth of all rows.
     """
     column = check_query(query)
+    arguments, falling = Arguments(), query.sort.startswith("-")
+    direction, sign = ("DESC", "<") if falling else ("ASC", ">")
     edge = _edge(query.cursor, query.sort) if query.cursor else None
-    put, falling = Arguments(), query.sort.startswith("-")
-    meant = [_render_search(query.search, matches, put)] if query.search else []
-    if matches is NOT_LOOKED_UP:
-        near = _render_by_column(
-            column, _render_filters(query, put), edge, put, falling=falling, limit=NEAR_ROWS
-        )
-        page = _render_rows(near, meant, falling=falling, limit=limit)
-        return put.render(sql.SESSIONS.format(page=page, state=_render_state(column, query.state)))
-    wanted = [*meant, *_render_filters(query, put)]
+    found = [_render_search(query.search, matches, arguments)] if query.search else []
+    wanted = _render_filters(query, arguments)
     if column == "state":
-        page = _render_by_state(wanted, query.state, edge, falling=falling, limit=limit)
-    elif column == "agent":
-        page = _render_by_agent(wanted, edge, put, falling=falling, limit=limit)
-    elif column == "person":
-        page = _render_by_person(wanted, edge, put, falling=falling, limit=limit)
+        page = _render_states([*found, *wanted], query.state, edge, falling=falling, limit=limit)
+        return arguments.render(sql.SESSIONS.format(page=page, state="s.key"))
+    wanted += _render_edge(column, edge, arguments, sign=sign)
+    if matches is NOT_LOOKED_UP:
+        rows = _PAGES[column].format(where=_all(wanted), direction=direction, limit=NEAR_ROWS)
+        page = _ROWS.format(rows=rows, where=_all(found), direction=direction, limit=limit)
     else:
-        page = _render_by_column(column, wanted, edge, put, falling=falling, limit=limit)
+        page = _PAGES[column].format(where=_all([*found, *wanted]), direction=direction, limit=limit)
         if sql.SORTS[column].listed:
-            page = _render_rows(page, [], falling=falling, limit=limit)
-    return put.render(sql.SESSIONS.format(page=page, state=_render_state(column, query.state)))
+            page = _ROWS.format(rows=page, where="true", direction=direction, limit=limit)
+    state = f"'{query.state}'" if query.state else "live.state"
+    return arguments.render(sql.SESSIONS.format(page=page, state=state))
 
 
 def build_session_count(query: SessionQuery, matches: Matches) -> tuple[str, Sequence[object]]:
@@ -143,17 +170,10 @@ def build_session_count(query: SessionQuery, matches: Matches) -> tuple[str, Seq
 
     Raises BadQuery for an unknown state.
     """
-    put = Arguments()
-    meant = [_render_search(query.search, matches, put)] if query.search else []
-    wanted = [*meant, *_render_filters(replace(query, sort="-active"), put)]
-    return put.render(f"SELECT FROM session_list s WHERE {_all(wanted)}")
-
-
-def _render_state(column: str, only: str) -> str:
-    """Return the SQL expression for a row's state; `only` is the state in the filter, or ""."""
-    if column == "state":
-        return "s.key"
-    return f"'{only}'" if only else sql.STATE
+    arguments = Arguments()
+    found = [_render_search(query.search, matches, arguments)] if query.search else []
+    wanted = _render_filters(replace(query, sort="-active"), arguments)
+    return arguments.render(_COUNTED.format(where=_all([*found, *wanted])))
 
 
 def check_query(query: SessionQuery) -> str:
@@ -166,153 +186,191 @@ def check_query(query: SessionQuery) -> str:
     return column
 
 
-def _render_filters(query: SessionQuery, put: Arguments) -> list[str]:
+_COUNTED = "SELECT FROM session_list s WHERE {where}"
+_LISTED = """
+SELECT s.*, {key} AS key FROM session_list s WHERE {{where}}
+ ORDER BY {key} {{direction}}, s.id {{direction}} LIMIT {{limit}}"""
+_PAGES = {
+    **{name: _LISTED.format(key=order.key) for name, order in sql.SORTS.items() if order.listed},
+    "channel": """
+SELECT s.*, s.last_channel AS key
+  FROM sessions s
+ CROSS JOIN LATERAL session_state(s.id, s.answered_turn, s.next_turn, s.leased_by, s.troubled_at) live
+ WHERE {where} ORDER BY s.last_channel {direction}, s.id {direction} LIMIT {limit}""",
+    "compactions": """
+SELECT s.*, t.compaction_count AS key
+  FROM sessions s JOIN session_totals t ON t.session_id = s.id
+ CROSS JOIN LATERAL session_state(s.id, s.answered_turn, s.next_turn, s.leased_by, s.troubled_at) live
+ WHERE {where} ORDER BY t.compaction_count {direction}, t.session_id {direction} LIMIT {limit}""",
+    "person": """
+SELECT s.*, lower(p.display_name) COLLATE "C" AS key
+  FROM contacts p JOIN sessions s ON s.contact_id = p.id
+ CROSS JOIN LATERAL session_state(s.id, s.answered_turn, s.next_turn, s.leased_by, s.troubled_at) live
+ WHERE {where}
+ ORDER BY lower(p.display_name) COLLATE "C" {direction}, p.id {direction}, s.id {direction} LIMIT {limit}""",
+    "agent": """
+SELECT g.*, a.name AS key FROM agents a CROSS JOIN LATERAL (
+   SELECT s.* FROM sessions s
+    CROSS JOIN LATERAL session_state(s.id, s.answered_turn, s.next_turn, s.leased_by, s.troubled_at) live
+    WHERE s.agent_id = a.id AND {where} ORDER BY s.id {direction} LIMIT {limit}) g
+ ORDER BY a.name {direction}, g.id {direction} LIMIT {limit}""",
+}
+"""Templates of a page by column; their slots are the condition `where`, the `direction` and the `limit`.
+
+By person, equal names are sorted by the person's id, since thousands of people may have no name; the index
+also covers their ids. By agent, up to `limit` sessions of each agent are read, and the first are selected.
+"""
+_OF_STATE = """
+(SELECT s.*, '{state}'::text AS key
+   FROM sessions s
+  CROSS JOIN LATERAL session_state(s.id, s.answered_turn, s.next_turn, s.leased_by, s.troubled_at) live
+  WHERE {where} ORDER BY s.id {direction} LIMIT {limit})"""
+_OF_STATES = """
+SELECT * FROM (SELECT * FROM ({pages}) y LIMIT {limit}) x ORDER BY key {direction}, id {direction}"""
+"""Template of a page sorted by state; `pages` are those of each state, joined by `UNION ALL`."""
+_ROWS = """
+SELECT s.*, x.key FROM (
+         SELECT s.id, s.key FROM ({rows}) s WHERE {where}
+          ORDER BY s.key {direction}, s.id {direction} LIMIT {limit}) x
+ CROSS JOIN LATERAL (SELECT * FROM sessions y WHERE y.id = x.id OFFSET 0) s
+ ORDER BY x.key {direction}, x.id {direction}"""
+"""Template of the full rows of at most `limit` sessions, sorted by the key of `rows`.
+
+`rows` are candidates of the list, and `where` is the condition of the search. The sessions are chosen by
+columns of the list alone, and only then read in full.
+"""
+_AMONG = "s.id IN (SELECT s.id FROM session_list s WHERE {where})"
+"""Template of the condition that a session's row in the list fulfils the condition `where`."""
+
+
+def _render_filters(query: SessionQuery, arguments: Arguments) -> list[str]:
+    listed = sql.SORTS[check_query(query)].listed
     wanted = []
     if query.channel:
-        wanted.append(f"s.last_channel = {put.add(query.channel)}")
+        wanted.append(arguments.bind("s.last_channel = :channel", channel=query.channel))
     if query.state:
-        listed = sql.SORTS[check_query(query)].listed
         wanted.append((sql.LISTED_IN_STATE if listed else sql.IN_STATE)[query.state])
     if query.agent:
-        wanted.append(f"s.agent_id = (SELECT id FROM agents WHERE name = {put.add(query.agent)})")
+        of_agent = "s.agent_id = (SELECT id FROM agents WHERE name = :agent)"
+        wanted.append(arguments.bind(of_agent, agent=query.agent))
     if query.site:
-        wanted.append(
-            f"""s.id IN (SELECT x.session_id FROM addresses x
-                          WHERE x.channel = 'web' AND x.account = {put.add(query.site)})"""
-        )
+        on_site = """s.id IN (SELECT x.session_id FROM addresses x
+                               WHERE x.channel = 'web' AND x.account = :site)"""
+        wanted.append(arguments.bind(on_site, site=query.site))
     among = []
     if query.min_pct is not None:
-        among.append(_full(query.min_pct, put))
+        among.append(arguments.bind(_render_full(query.min_pct), min_pct=query.min_pct))
     if query.since is not None:
-        among.append(f"s.last_active_at >= {put.add(query.since)}")
+        among.append(arguments.bind("s.last_active_at >= :since", since=query.since))
     if query.until is not None:
-        among.append(f"s.last_active_at < {put.add(query.until)}")
-    if among and not sql.SORTS[check_query(query)].listed:
+        among.append(arguments.bind("s.last_active_at < :until", until=query.until))
+    if among and not listed:
         # Values that each turn changes have their indexes in the list.
-        among = [f"s.id IN (SELECT s.id FROM session_list s WHERE {_all(among)})"]
+        among = [_AMONG.format(where=_all(among))]
     return [*wanted, *among]
 
 
-def _full(share: float, put: Arguments) -> str:
-    """Return the SQL condition for contexts filled to at least `share` percent.
+def _render_full(share: float) -> str:
+    """Return the SQL condition for contexts filled to at least `:min_pct` percent, which is `share`.
 
     The marks that the page offers have indexes, which are used only for a literal in the SQL.
     """
     key = sql.SORTS["context"].key
     at_least = [f"{key} >= {mark}" for mark in sql.FULL_MARKS if mark <= share][-1:]
-    return _all([f"{key} >= {put.add(share)}::float8", "s.context_limit > 0", *at_least])
+    return _all([f"{key} >= :min_pct::float8", "s.context_limit > 0", *at_least])
 
 
-def _render_search(search: str, matches: Matches, put: Arguments) -> str:
-    ways, exact = [], _exactly(search, matches, put)
-    if matches.people is None or is_short(search):
-        ways += [way.format(s="s") for way in exact]
-    elif exact:
-        each = " UNION ALL ".join(f"SELECT x.id FROM sessions x WHERE {way.format(s='x')}" for way in exact)
-        ways.append(f"s.id = ANY (ARRAY({each}))")
+_OF_PEOPLE = "s.contact_id = ANY ((SELECT :people::bigint[])::bigint[])"
+_BY_ID = "s.public_id BETWEEN (SELECT :least::text::uuid) AND (SELECT :most::text::uuid)"
+_OF_PEOPLE_AT_ONCE = """s.id = ANY (ARRAY(
+    SELECT x.id FROM sessions x WHERE x.contact_id = ANY ((SELECT :people::bigint[])::bigint[])))"""
+_BY_ID_AT_ONCE = """s.id = ANY (ARRAY(
+    SELECT x.id FROM sessions x
+     WHERE x.public_id BETWEEN (SELECT :least::text::uuid) AND (SELECT :most::text::uuid)))"""
+_OF_PEOPLE_OR_BY_ID_AT_ONCE = """s.id = ANY (ARRAY(
+    SELECT x.id FROM sessions x WHERE x.contact_id = ANY ((SELECT :people::bigint[])::bigint[])
+    UNION ALL
+    SELECT x.id FROM sessions x
+     WHERE x.public_id BETWEEN (SELECT :least::text::uuid) AND (SELECT :most::text::uuid)))"""
+"""Condition for the people found, and for session ids that begin with the text.
+
+Matching sessions are collected first; otherwise the planner may read the list to its end.
+"""
+
+
+def _render_search(search: str, matches: Matches, arguments: Arguments) -> str:
+    """Return the SQL condition that a session's person, agent or id matches the text of a search."""
+    ways = _find_exact_ways(search, matches, arguments)
     if matches.people is None:
-        how = "starts_with" if is_short(search) else "0 < strpos"
-        ways.append(f"{how}(s.person, (SELECT lower({put.add(search)})))")
-    if matches.agents is None:
-        ways.append(
-            f"s.agent_id IN (SELECT id FROM agents WHERE strpos(lower(name), lower({put.add(search)})) > 0)"
+        named = (
+            "starts_with(s.person, (SELECT lower(:search)))"
+            if is_short(search)
+            else "0 < strpos(s.person, (SELECT lower(:search)))"
         )
+        ways.append(arguments.bind(named, search=search))
+    if matches.agents is None:
+        of_agents = "s.agent_id IN (SELECT id FROM agents WHERE strpos(lower(name), lower(:search)) > 0)"
+        ways.append(arguments.bind(of_agents, search=search))
     elif matches.agents:
-        ways.append(f"s.agent_id = ANY ({put.add(list(matches.agents))}::bigint[])")
+        ways.append(arguments.bind("s.agent_id = ANY (:agents::bigint[])", agents=list(matches.agents)))
     return f"({' OR '.join(ways)})" if ways else "false"
 
 
-def _exactly(search: str, matches: Matches, put: Arguments) -> list[str]:
-    """Return SQL conditions for the people found, and for session ids that begin with the text.
-
-    Matching sessions are collected first; otherwise the planner may read the list to its end.
-    """
-    exact = []
-    if matches.people:
-        exact.append(f"{{s}}.contact_id = ANY ((SELECT {put.add(list(matches.people))}::bigint[])::bigint[])")
-    if _ID_START.fullmatch(start := search.lower()):
+def _find_exact_ways(search: str, matches: Matches, arguments: Arguments) -> list[str]:
+    """Return SQL conditions for the people found, and for session ids that begin with the text."""
+    at_once = matches.people is not None and not is_short(search)
+    begins_id = _ID_START.fullmatch(start := search.lower()) is not None
+    if begins_id:
         bare = start.replace("-", "")
-        least, most = (f"(SELECT {put.add(bare.ljust(32, end)[:32])}::text::uuid)" for end in "0f")
-        exact.append(f"{{s}}.public_id BETWEEN {least} AND {most}")
-    return exact
+        arguments.values |= {"least": bare.ljust(32, "0")[:32], "most": bare.ljust(32, "f")[:32]}
+    if matches.people:
+        arguments.values["people"] = list(matches.people)
+    if at_once and matches.people and begins_id:
+        return [_OF_PEOPLE_OR_BY_ID_AT_ONCE]
+    ways = []
+    if matches.people:
+        ways.append(_OF_PEOPLE_AT_ONCE if at_once else _OF_PEOPLE)
+    if begins_id:
+        ways.append(_BY_ID_AT_ONCE if at_once else _BY_ID)
+    return ways
 
 
 Edge = tuple[str, int]
 """Sort key and row id of the last row of a page."""
+_AFTER_PERSON = """
+({key}, p.id) {sign}= (
+     (SELECT :edge::text), coalesce((SELECT contact_id FROM sessions WHERE id = :row::bigint), 0))
+AND ({key}, p.id, s.id) {sign} (
+     (SELECT :edge::text), coalesce((SELECT contact_id FROM sessions WHERE id = :row::bigint), 0),
+     :row::bigint)"""
+"""Template of the condition that a row follows the one of a cursor in the order by person.
+
+Through a subselect the planner finds a generic plan as good as one for this value, and keeps it.
+"""
+_AFTER_AGENT = """s.id {sign} CASE WHEN a.name = :edge::text THEN :row::bigint
+                      WHEN a.name {sign} :edge::text THEN {begin} ELSE {end} END"""
+"""Template of the same condition in the order by agent.
+
+`begin` and `end` are ids that all or none of an agent's sessions follow.
+"""
 
 
-def _render_by_column(
-    column: str, wanted: list[str], edge: Edge | None, put: Arguments, *, falling: bool, limit: int
-) -> str:
+def _render_edge(column: str, edge: Edge | None, arguments: Arguments, *, sign: str) -> list[str]:
+    """Return SQL conditions that a row follows the last row of the page before; none without a cursor."""
+    if edge is None:
+        return []
     order = sql.SORTS[column]
-    if edge is not None:
-        sign = "<" if falling else ">"
-        place = f"({put.add(edge[0])}::text::{order.kind}, {put.add(edge[1])}::bigint)"
-        wanted = [*wanted, f"({order.key}, {order.tie}) {sign} {place}"]
-    direction = "DESC" if falling else "ASC"
-    if order.listed:
-        return f"""SELECT s.*, {order.key} AS key FROM session_list s WHERE {_all(wanted)}
-          ORDER BY {order.key} {direction}, {order.tie} {direction} LIMIT {limit}"""
-    joined = "JOIN session_totals t ON t.session_id = s.id" if order.tie.startswith("t.") else ""
-    return f"""SELECT s.*, {order.key} AS key
-      FROM sessions s {joined} WHERE {_all(wanted)}
-      ORDER BY {order.key} {direction}, {order.tie} {direction} LIMIT {limit}"""
+    begin, end = (_MOST, 0) if sign == "<" else (0, _MOST)
+    if column == "person":
+        after = _AFTER_PERSON.format(key=order.key, sign=sign)
+    elif column == "agent":
+        after = _AFTER_AGENT.format(sign=sign, begin=begin, end=end)
+    else:
+        after = f"({order.key}, {order.tie}) {sign} (:edge::text::{order.kind}, :row::bigint)"
+    return [arguments.bind(after, edge=edge[0], row=edge[1])]
 
 
-def _render_rows(rows: str, meant: Sequence[str], *, falling: bool, limit: int) -> str:
-    """Return SQL for the full rows of at most `limit` sessions, sorted by the key of `rows`.
-
-    `rows` is SQL for candidates of the list, and `meant` has the conditions of the search. The sessions are
-    chosen by columns of the list alone, and only then read in full.
-    """
-    direction = "DESC" if falling else "ASC"
-    return f"""SELECT s.*, x.key FROM (
-        SELECT s.id, s.key FROM ({rows}) s WHERE {_all(meant)}
-         ORDER BY s.key {direction}, s.id {direction} LIMIT {limit}) x
-      CROSS JOIN LATERAL (SELECT * FROM sessions y WHERE y.id = x.id OFFSET 0) s
-      ORDER BY x.key {direction}, x.id {direction}"""
-
-
-def _render_by_person(
-    wanted: list[str], edge: Edge | None, put: Arguments, *, falling: bool, limit: int
-) -> str:
-    """Return SQL for a page sorted by the person's name, and among equal names by the person's id.
-
-    Thousands of people may have no name; the index also covers their ids.
-    """
-    key = sql.SORTS["person"].key
-    if edge is not None:
-        # Through a subselect the planner finds a generic plan as good as one for this value, and keeps it.
-        name, row = f"(SELECT {put.add(edge[0])}::text)", f"{put.add(edge[1])}::bigint"
-        person = f"coalesce((SELECT contact_id FROM sessions WHERE id = {row}), 0)"
-        sign = "<" if falling else ">"
-        wanted = [
-            *wanted,
-            f"({key}, p.id) {sign}= ({name}, {person})",
-            f"({key}, p.id, s.id) {sign} ({name}, {person}, {row})",
-        ]
-    direction = "DESC" if falling else "ASC"
-    return f"""SELECT s.*, {key} AS key FROM contacts p JOIN sessions s ON s.contact_id = p.id
-      WHERE {_all(wanted)} ORDER BY {key} {direction}, p.id {direction}, s.id {direction} LIMIT {limit}"""
-
-
-def _render_by_agent(
-    wanted: list[str], edge: Edge | None, put: Arguments, *, falling: bool, limit: int
-) -> str:
-    """Return SQL for a page sorted by agent: up to `limit` sessions of each agent, then the first of them."""
-    if edge is not None:
-        name, row = f"{put.add(edge[0])}::text", f"{put.add(edge[1])}::bigint"
-        sign, begin, end = ("<", _MOST, 0) if falling else (">", 0, _MOST)
-        start = f"CASE WHEN a.name = {name} THEN {row} WHEN a.name {sign} {name} THEN {begin} ELSE {end} END"
-        wanted = [*wanted, f"s.id {sign} {start}"]
-    direction = "DESC" if falling else "ASC"
-    return f"""SELECT g.*, a.name AS key FROM agents a CROSS JOIN LATERAL (
-        SELECT s.* FROM sessions s WHERE s.agent_id = a.id AND {_all(wanted)}
-         ORDER BY s.id {direction} LIMIT {limit}) g
-      ORDER BY a.name {direction}, g.id {direction} LIMIT {limit}"""
-
-
-def _render_by_state(wanted: list[str], only: str, edge: Edge | None, *, falling: bool, limit: int) -> str:
+def _render_states(wanted: list[str], only: str, edge: Edge | None, *, falling: bool, limit: int) -> str:
     """Return SQL for a page sorted by state; each state is read by its own index until the page is full.
 
     `only` is the state in the filter, or "". Raises BadQuery if the cursor fits no state.
@@ -323,15 +381,11 @@ def _render_by_state(wanted: list[str], only: str, edge: Edge | None, *, falling
         if (only and state != only) or (edge and (state > edge[0] if falling else state < edge[0])):
             continue
         after = [f"s.id {sign} {int(edge[1])}"] if edge and state == edge[0] else []
-        pages.append(
-            f"""(SELECT s.*, '{state}'::text AS key FROM sessions s
-                  WHERE {_all([sql.IN_STATE[state], *wanted, *after])}
-                  ORDER BY s.id {direction} LIMIT {limit})"""
-        )
+        where = _all([sql.IN_STATE[state], *wanted, *after])
+        pages.append(_OF_STATE.format(state=state, where=where, direction=direction, limit=limit))
     if not pages:
         raise BadQuery("the cursor belongs to another order")
-    return f"""SELECT * FROM (SELECT * FROM ({" UNION ALL ".join(pages)}) y LIMIT {limit}) x
-      ORDER BY key {direction}, id {direction}"""
+    return _OF_STATES.format(pages=" UNION ALL ".join(pages), direction=direction, limit=limit)
 
 
 def _all(wanted: Sequence[str]) -> str:

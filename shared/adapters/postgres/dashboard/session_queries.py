@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from shared.adapters.postgres.dashboard.read_models_sql import NEWEST_CALL
 from shared.adapters.postgres.db.page_read import SECONDS, read_page
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 
@@ -13,17 +12,17 @@ EXACT_TURNS = 5_000
 """Number of turns from which a timeline reads a sample instead of every turn."""
 MARKS = 2_000
 """Maximum summaries, and maximum flushes, that are read as marks of the chart, the newest."""
-_FIRST_FROM = """(
-  SELECT c.turn_id FROM turn_context_audit c
-   WHERE (c.session_id, c.turn_id) >= (s.id, {}) AND c.session_id <= s.id
-   ORDER BY c.session_id, c.turn_id LIMIT 1)"""
 
-TIMELINE = Named(f"""
+TIMELINE = Named(
+    """
 WITH s AS (
-  SELECT s.*, b.low, b.high, b.high - b.low >= {EXACT_TURNS} AS big,
+  SELECT s.*, b.low, b.high, b.high - b.low >= :exact_turns AS big,
          greatest(1, (b.high - b.low) / greatest(:points / 3, 1)) AS width
     FROM sessions s CROSS JOIN LATERAL (
-      SELECT {_FIRST_FROM.format(":from_turn")} AS low, (SELECT c.turn_id FROM {NEWEST_CALL} c) AS high) b
+      SELECT (SELECT c.turn_id FROM turn_context_audit c
+               WHERE (c.session_id, c.turn_id) >= (s.id, :from_turn) AND c.session_id <= s.id
+               ORDER BY c.session_id, c.turn_id LIMIT 1) AS low,
+             (SELECT c.turn_id FROM newest_call(s.id) c) AS high) b
    WHERE s.public_id = :public_id
 ), folds AS (
   SELECT l.*, coalesce((SELECT n.turn_no - 1 FROM turns n WHERE n.session_id = s.id
@@ -34,14 +33,16 @@ WITH s AS (
              k.through_turn
         FROM compactions k WHERE k.session_id = s.id AND k.kind IN ('summary', 'digest')
          AND k.through_turn >= :from_turn - 1
-       ORDER BY k.id DESC LIMIT {MARKS}) l
+       ORDER BY k.id DESC LIMIT :marks) l
 ), marked AS (
   SELECT DISTINCT ON (CASE WHEN s.big THEN (f.at_turn - s.low) / s.width ELSE f.id END) f.*
     FROM s, folds f
    ORDER BY CASE WHEN s.big THEN (f.at_turn - s.low) / s.width ELSE f.id END, f.id DESC
 ), picks AS (
   SELECT DISTINCT p.turn FROM s CROSS JOIN LATERAL (
-      SELECT {_FIRST_FROM.format("g.turn")} AS turn
+      SELECT (SELECT c.turn_id FROM turn_context_audit c
+               WHERE (c.session_id, c.turn_id) >= (s.id, g.turn) AND c.session_id <= s.id
+               ORDER BY c.session_id, c.turn_id LIMIT 1) AS turn
         FROM generate_series(s.low, s.high, s.width) AS g(turn)
       UNION ALL SELECT s.high
       UNION ALL SELECT f.at_turn + x.step FROM marked f, (VALUES (0), (1)) AS x(step)) p
@@ -83,11 +84,14 @@ SELECT json_build_object(
       'outcome', f.outcome, 'notes', f.note_count, 'turn', f.through_turn) ORDER BY f.id)
     FROM (SELECT DISTINCT ON (CASE WHEN s.big THEN (x.through_turn - s.low) / s.width ELSE x.id END) x.*
             FROM (SELECT * FROM flushes k WHERE k.session_id = s.id AND k.through_turn >= :from_turn
-                   ORDER BY k.id DESC LIMIT {MARKS}) x
+                   ORDER BY k.id DESC LIMIT :marks) x
            ORDER BY CASE WHEN s.big THEN (x.through_turn - s.low) / s.width ELSE x.id END, x.id DESC) f),
     '[]'::json)
 )::text FROM s
-""")
+""",
+    exact_turns=EXACT_TURNS,
+    marks=MARKS,
+)
 """Select points of the chart of tokens by turn as JSON, with summaries and flushes.
 
 It has every turn from `from_turn` on, or about `points` of them with highest, lowest, first and last. No row
@@ -122,9 +126,7 @@ SELECT s.id, coalesce(r.public_id, p.public_id) AS person_id, nullif(p.display_n
   FROM sessions s JOIN contacts p ON p.id = s.contact_id LEFT JOIN contacts r ON r.id = p.merged_into
  WHERE s.public_id = :public_id
 """)
-_NEWEST = Named(f"""
-SELECT c.turn_id FROM (VALUES (:session_id::bigint)) AS s(id) CROSS JOIN LATERAL {NEWEST_CALL} c
-""")
+_NEWEST = Named("SELECT c.turn_id FROM newest_call(:session_id::bigint) c")
 
 
 class SessionInsights(PoolStore):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncpg
 
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
-from shared.adapters.postgres.turns.slice_sql import SPENT_OF_OPEN
 from shared.core.ops.session_stats import DaySpending, ScopeSpending, SessionFigures
 from shared.core.session.turns import Caps
 from shared.core.values.errors import UnknownSession
@@ -64,7 +63,7 @@ class PostgresSessionStats(PoolStore):
         )
 
 
-_SPENDING = Named(f"""
+_SPENDING = Named("""
 WITH cost AS (
   SELECT (now() AT TIME ZONE :timezone)::date AS day, s.id, s.contact_id, p.anonymous, p.timezone, a.config
     FROM sessions s JOIN contacts p ON p.id = s.contact_id JOIN agents a ON a.id = s.agent_id
@@ -79,7 +78,7 @@ WITH cost AS (
     FROM cost c LEFT JOIN usage u ON u.session_id = c.id AND u.at >= c.day::timestamp AT TIME ZONE :timezone
 )
 SELECT w.scope, w.cap, coalesce(d.spent_micro, 0)
-         + CASE w.scope WHEN 'total' THEN {SPENT_OF_OPEN.format(day="w.day")} ELSE 0 END AS spent,
+         + CASE w.scope WHEN 'total' THEN spent_of_open_slices(w.day) ELSE 0 END AS spent,
        coalesce(d.reserved_micro, 0) AS held,
        (c.day + 1)::timestamp AT TIME ZONE :timezone AS anew_at, c.timezone, l.ledger, l.unknown
   FROM want w CROSS JOIN cost c CROSS JOIN ledger l

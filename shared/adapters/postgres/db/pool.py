@@ -189,16 +189,15 @@ class Named:
 
 
 class Arguments:
-    """Named arguments of a statement that is assembled in parts."""
+    """Named arguments of a statement whose conditions depend on a query."""
 
     def __init__(self, **values: object) -> None:
         self.values = values
 
-    def add(self, value: object) -> str:
-        """Add a value and return the parameter for it, such as `:given_3`."""
-        name = f"given_{len(self.values) + 1}"
-        self.values[name] = value
-        return f":{name}"
+    def bind(self, condition: str, **values: object) -> str:
+        """Return a condition as it is, and keep the values of its named parameters for `render`."""
+        self.values |= values
+        return condition
 
     def render(self, statement: str) -> tuple[str, Sequence[object]]:
         """Return the statement with `$1`, `$2` … for the named parameters, and the values in their order.

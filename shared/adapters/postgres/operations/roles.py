@@ -46,8 +46,9 @@ SECRET = frozenset(
 VIEWS_OF_TABLES = {"entries": "entry_rows", "turn_context_audit": "audit_rows"}
 """Views that a role may use as it may use their table."""
 READ_VIEWS = (
-    "customer_drafts", "due_uncertain_notices", "listed_handovers", "session_list_now", "session_summaries",
-    "telegram_chats", "turn_counts", "turns_unknown_to_their_holder",
+    "customer_drafts", "delivery_problems", "due_uncertain_notices", "job_options", "listed_handovers",
+    "session_list_now", "session_states", "session_summaries", "telegram_chats", "turn_counts",
+    "turns_unknown_to_their_holder",
 )  # fmt: skip
 """Views that every role reads; a view of SECRET tables may not be among them."""
 

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.compaction import jobs_sql
+from shared.adapters.postgres.dashboard import (
+    alert_queries,
+    alerts_sql,
+    audit_queries,
+    cost_queries,
+    memory_queries,
+    people_queries,
+    read_models_sql,
+)
 from shared.adapters.postgres.db.pool import Named
 from shared.adapters.postgres.memory import recall_index, recall_sql
 from shared.adapters.postgres.turns import answer_sql, spend_sql, turn_sql
@@ -13,9 +22,9 @@ def cut_each(statement: Named, begin: str, end: str) -> list[list[str]]:
     return [part.partition(end)[0].split() for part in statement.text.split(begin)[1:]]
 
 
-def cut(statement: Named, begin: str, end: str) -> str:
-    """Return the lines between two marks, with parameters by name."""
-    text = statement.text
+def cut(statement: Named | str, begin: str, end: str) -> str:
+    """Return the text between two marks, with parameters by name."""
+    text = statement.text if isinstance(statement, Named) else statement
     assert begin in text
     return text.partition(begin)[2].partition(end)[0]
 
@@ -85,3 +94,53 @@ def test_recall_reaches_the_same_notes_in_every_way() -> None:
 def test_index_names_a_person_as_recall_does() -> None:
     name = "CASE WHEN p.kind <> 'person'", "'') END"
     assert cut_each(recall_index._SESSION, *name) == cut_each(recall_sql.SEARCH, *name)
+
+
+def test_session_has_the_same_facts_in_the_list_and_on_its_page() -> None:
+    facts = "  'id', s.public_id,", "'state',"
+    listed = cut(read_models_sql.SESSIONS, *facts)
+    assert cut(read_models_sql.SESSION, *facts) == listed
+
+
+def test_messages_are_shown_alike_in_a_session_and_behind_a_summary() -> None:
+    page = "\n), page AS (", "FROM bounds b)"
+    shown = cut(read_models_sql.MESSAGES, *page)
+    assert cut(read_models_sql.ORIGINALS, *page) == shown
+
+
+def test_person_has_the_same_figures_in_the_list_and_on_their_page() -> None:
+    figures = "'id', r.public_id,", "n.forgotten_at IS NULL)"
+    listed = cut(people_queries._PEOPLE, *figures).split()
+    assert cut(people_queries._PERSON, *figures).split() == listed
+
+
+def test_note_is_shown_alike_in_the_list_and_alone() -> None:
+    shown = "json_build_object('row', n.id,", "'anonymous', r.anonymous))"
+    listed = cut(memory_queries._NOTES, *shown).replace("n.state", "note_state(n)").split()
+    assert cut(memory_queries._NOTE, *shown).split() == listed
+
+
+def test_alert_is_shown_alike_on_its_page_and_in_the_overview() -> None:
+    shown = "jsonb_build_object('id', a.public_id,", "a.id), '[]'))"
+    newest = cut(alert_queries._OPEN, *shown).split()
+    assert cut(alert_queries._PAGE, *shown).split() == newest
+    past = alert_queries._PAGE.text.partition("'past'")[2]
+    assert cut(past, *shown).split() == newest
+
+
+def test_audit_page_count_and_export_have_the_same_filter() -> None:
+    found = "SELECT id, at, actor", "LIMIT :limit"
+    counted = cut(audit_queries._COUNTED, *found).split()
+    assert cut(audit_queries._ROWS, *found).split() == counted
+    assert cut(audit_queries._PAGE, *found).split() == counted
+
+
+def test_costs_are_summed_alike_by_group_and_in_total() -> None:
+    sums = "count(*) AS calls,", "AS cache_hit_pct"
+    total = cost_queries.COSTS.partition("'total'")[2]
+    assert cut(cost_queries.COSTS, *sums).split() == cut(total, *sums).split()
+
+
+def test_doctor_and_alerts_count_the_same_summaries_without_a_model() -> None:
+    counted = "SELECT kind, audit, created_at", '"commit"}]\''
+    assert cut(alerts_sql.SWEEP, *counted).split() == cut(alerts_sql.FALLEN_BACK, *counted).split()

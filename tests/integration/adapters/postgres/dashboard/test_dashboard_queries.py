@@ -16,7 +16,6 @@ from shared.adapters.postgres.dashboard.read_models import BadQuery, Insights, S
 from shared.adapters.postgres.dashboard.read_models_sql import SORTS
 from shared.adapters.postgres.dashboard.session_list import build_matches_query
 from shared.adapters.postgres.dashboard.session_queries import SessionInsights
-from shared.adapters.postgres.db.search_terms import find_pieces
 from shared.adapters.postgres.turns.counters import RunningSums
 from tests.kit.dashboard import seed
 
@@ -519,7 +518,7 @@ async def test_search_uses_rare_pieces_and_common_ones_as_last_resort(
             else:
                 assert sorted(found or []) == [row["id"] for row in expected]
                 assert len(expected) == most
-    look = find_pieces("$1::text", "contacts_by_pieces")
+    look = "SELECT * FROM search_pieces($1, 'contacts_by_pieces')"
     (led_by,) = await pool.fetch(look, rare)
     assert "num" not in led_by["pieces"]
     assert led_by["rare"]

@@ -8,7 +8,6 @@ import asyncpg
 
 from shared.adapters.postgres.dashboard import job_list_sql
 from shared.adapters.postgres.dashboard.job_queries import JobInsights
-from shared.adapters.postgres.db.pool import Named
 from shared.core.ops.job_views import JobMatch
 from tests.kit.dashboard import seed, seed_work
 
@@ -31,11 +30,9 @@ SELECT CASE n % 2 WHEN 0 THEN 'flush' ELSE 'compact' END, ($1::bigint[])[1 + n %
 
 async def blocks(pool: asyncpg.Pool[asyncpg.Record], match: JobMatch) -> int:
     """How many pages of the database one look at the page of jobs touches."""
-    jobs = job_list_sql.JOBS.format(where=job_list_sql.render_match(match))
-    explain = Named(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {jobs}")
-    plan = await pool.fetchval(
-        *explain(kind=match.kind, session=match.session or None, before=2**62, limit=50)
-    )
+    jobs = job_list_sql.render_jobs(match)
+    sql, *values = jobs(kind=match.kind, session=match.session or None, before=2**62, limit=50)
+    plan = await pool.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", *values)
     (told,) = json.loads(plan) if isinstance(plan, str) else plan
     found = told["Plan"]["Shared Hit Blocks"] + told["Plan"]["Shared Read Blocks"]
     assert isinstance(found, int)

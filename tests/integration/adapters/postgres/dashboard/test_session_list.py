@@ -14,7 +14,6 @@ from shared.adapters.postgres.dashboard.job_queries import JobInsights
 from shared.adapters.postgres.dashboard.metrics_sql import GAUGES
 from shared.adapters.postgres.dashboard.people_queries import PeopleInsights, PeopleQuery
 from shared.adapters.postgres.dashboard.read_models import Insights, SessionQuery
-from shared.adapters.postgres.dashboard.read_models_sql import CONTEXT_PCT, NEAR_PCT
 from shared.adapters.postgres.db import listing
 from shared.adapters.postgres.db.listing import PostgresSessionList
 from shared.adapters.postgres.db.page_read import read_page
@@ -295,8 +294,10 @@ MINUTES = """
 SELECT count(*) FILTER (WHERE NOT is_folded) AS unfolded, coalesce(sum(sessions), 0) AS sessions,
        coalesce(sum(nearly_full), 0) AS nearly_full FROM listed_minutes
 """
-LISTED = f"""
-SELECT count(*) AS sessions, count(*) FILTER (WHERE {CONTEXT_PCT} >= {NEAR_PCT}) AS nearly_full
+LISTED = """
+SELECT count(*) AS sessions,
+       count(*) FILTER (WHERE context_limit > 0 AND context_tokens * 100.0 / nullif(context_limit, 0) >= 90)
+         AS nearly_full
   FROM session_list
 """
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from shared.adapters.postgres.db.leases import LEASE_SECONDS
+from shared.core.compaction.jobs import LATE
 from shared.core.session.channels import GUEST_CHANNEL, SECRETARY_CHANNEL
 from shared.core.session.turns import GUEST_NETWORK, SECRETARY_NETWORK, Caps
 
@@ -112,3 +114,55 @@ async def test_chats_of_a_person_are_told_apart_by_caller_and_owner(pool: Any) -
         (7, "42", "51", None),
         (7, "43", None, "61"),
     ]
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "sessions s, session_state(s.id, s.answered_turn, s.next_turn, s.leased_by, s.troubled_at) x",
+        "sessions s, session_title(s.id, s.head) x",
+        "sessions s, newest_call(s.id) x",
+        "contacts s, family_ids(s.id) x",
+        "contacts s, family_sums(ARRAY[s.id]) x",
+        "session_list s, person_last_active_in(s.id, s.contact_id) x",
+    ],
+)
+async def test_shared_function_is_planned_as_a_part_of_its_statement(pool: Any, calls: str) -> None:
+    rows = await pool.fetch(f"EXPLAIN (VERBOSE) SELECT x.* FROM {calls} WHERE s.id = 1")
+    assert "Function Scan" not in "\n".join(row[0] for row in rows)
+
+
+async def test_ids_that_begin_with_a_search_are_found_by_their_index(pool: Any) -> None:
+    rows = await pool.fetch("SELECT lowest_id(w), highest_id(w) FROM unnest('{12A-b,xyz,12}'::text[]) w")
+    zeros, last = "0" * 28, "f" * 28
+    assert [tuple(row) for row in rows] == [
+        (UUID(f"12ab{zeros}"), UUID(f"12ab{last}")),
+        (None, None),
+        (UUID(f"1200{zeros}"), UUID(f"12ff{last}")),
+    ]
+    plan = await pool.fetch("EXPLAIN (VERBOSE) SELECT lowest_id(display_name) FROM contacts")
+    assert "lowest_id" not in "\n".join(row[0] for row in plan)
+
+
+async def test_sessions_of_an_alert_are_named_up_to_a_limit(pool: Any) -> None:
+    await pool.execute("INSERT INTO contacts DEFAULT VALUES")
+    ids = await pool.fetch(
+        """INSERT INTO sessions (contact_id, agent_id)
+           SELECT p.id, a.id FROM contacts p, (SELECT id FROM agents LIMIT 1) a, generate_series(1, 3)
+           RETURNING public_id::text"""
+    )
+    names = sorted(row["public_id"] for row in ids)
+    assert await pool.fetchval("SELECT name_sessions('[1, 2, 3, 99]', 2)") == ", ".join(names[:2])
+    assert await pool.fetchval("SELECT name_sessions('[]', 2)") is None
+
+
+@pytest.mark.parametrize(("trigger", "may_cancel"), [("auto", True), (LATE, False)])
+async def test_late_flush_cannot_be_cancelled(pool: Any, trigger: str, may_cancel: bool) -> None:
+    await pool.execute("INSERT INTO contacts DEFAULT VALUES")
+    await pool.execute(
+        "INSERT INTO sessions (contact_id, agent_id) SELECT p.id, a.id FROM contacts p, agents a LIMIT 1"
+    )
+    await pool.execute(
+        "INSERT INTO jobs (session_id, kind, key, trigger) VALUES (1, 'flush', 'flush:1:1', $1)", trigger
+    )
+    assert await pool.fetchval("SELECT may_cancel FROM job_options") is may_cancel
