@@ -673,8 +673,6 @@ _WAKE = Named("""
 UPDATE handovers SET snoozed_at = NULL, snoozed_until = NULL WHERE id = :handover_id
    AND snoozed_at IS NOT NULL
 """)
-AWAKE_AT = "awake_at(h)"
-"""SQL expression of the time at which hand-over `h` returns from a snooze."""
 _OVERDUE = Named("""
 SELECT * FROM (
   SELECT h.id, h.session_id, overdue_for(h, :waiting::float8, :silence::float8) AS over

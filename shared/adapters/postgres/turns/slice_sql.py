@@ -106,12 +106,6 @@ SELECT s.id FROM spend_slices s
 """
 """Select the ids of at most 20 open slices whose process no longer lives."""
 
-SPENT_OF_OPEN = "spent_of_open_slices({day})"
-"""SQL expression of the micro-dollars spent from open slices of `{day}`.
-
-The shared row `total` receives this amount when the slices close.
-"""
-
 TOKENS = "tokens"
 """Scope whose amounts are tokens, not micro-dollars."""
 RESERVE_TOKENS = Named("""
