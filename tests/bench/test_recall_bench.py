@@ -11,7 +11,7 @@ from pathlib import Path
 import asyncpg
 
 from shared.adapters.meaning.client import LocalEncoder
-from shared.core.memory.recall import Found
+from shared.core.memory.recall import FoundPassage
 from tests.bench.recall.data import OTHER_SCRIPTS, UNANSWERABLE, Fact, Question, conversations, made_up
 from tests.bench.recall.measuring import (
     COMPARED,
@@ -129,7 +129,8 @@ def test_plain_search_ranks_by_rare_words_and_knows_no_later_message() -> None:
     at = datetime(2026, 3, 3, tzinfo=UTC)
     texts = ("We sail the kite.", "We sail.", "We eat.", "A kite, a kite!")
     passages = [
-        Found("said", 1, number, at, text, 4, (), seq=number) for number, text in enumerate(texts, start=1)
+        FoundPassage("said", 1, number, at, text, 4, (), seq=number)
+        for number, text in enumerate(texts, start=1)
     ]
     plain = PlainSearch(passages)
     assert plain.rank("Which kite do we sail?", before_seq=4)[0].passage.seq == 1

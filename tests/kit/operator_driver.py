@@ -12,7 +12,7 @@ from shared.adapters.models.token_counter import VocabularyCounter
 from shared.adapters.postgres.db.pool import open_pool
 from shared.adapters.postgres.handover.handovers import PostgresHandovers
 from shared.adapters.postgres.turns.uploads import PostgresUploads
-from shared.core.identity.handover import Moved, Reply
+from shared.core.identity.handover import HandoverOutcome, Reply
 from shared.core.values.files import Document
 from shared.core.values.messages import Text
 from shared.ports import Announcer
@@ -48,7 +48,7 @@ class OperatorDriver:
         )
         self._pool, self._session_id, self._operator_id = pool, session_id, operator_id
 
-    async def take_over(self) -> Moved:
+    async def take_over(self) -> HandoverOutcome:
         return await self._handovers.take_over(self._session_id, operator_id=self._operator_id, name="Anna")
 
     async def record_reply(self, text: str, *, cid: str) -> Reply:
@@ -69,7 +69,7 @@ class OperatorDriver:
     async def say_typing(self) -> None:
         await self._handovers.say_typing(self._session_id, operator_id=self._operator_id)
 
-    async def release(self, *, resolved: bool = False) -> Moved:
+    async def release(self, *, resolved: bool = False) -> HandoverOutcome:
         return await self._handovers.release(
             self._session_id, operator_id=self._operator_id, resolved=resolved
         )

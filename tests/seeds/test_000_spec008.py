@@ -17,7 +17,7 @@ from shared.core.compaction.summary_prompts import summary_request
 from shared.core.context.build_context import render_entry
 from shared.core.context.overrides import agent_policy
 from shared.core.context.prompts import SILENT
-from shared.core.identity.people import Joined
+from shared.core.identity.people import LinkedContacts
 from shared.core.presets.catalog import preset
 from shared.core.session.budget import budget_for, pressure
 from shared.core.session.ledger import Ledger
@@ -754,7 +754,7 @@ async def test_page_and_telegram_of_one_person_are_compacted_together(
         )
         place = await places.open(7_000, chat_id=42, thread_id=0, kind="person", title="Ada")
         code = await people.issue_code(place.session_id, place.address_id)
-        assert isinstance(await people.link_account(guest.session_id, guest.address_id, code), Joined)
+        assert isinstance(await people.link_account(guest.session_id, guest.address_id, code), LinkedContacts)
         phone = Visit(app=guest.app, session_id=guest.session_id, address_id=place.address_id)
         for number in range(8):
             talker = guest if number % 2 else phone

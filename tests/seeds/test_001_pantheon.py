@@ -23,7 +23,7 @@ from shared.core.compaction.jobs import next_job
 from shared.core.compaction.plan import CompactionPlan, plan_compaction
 from shared.core.context.build_context import build_context, select
 from shared.core.context.prompts import NOTES_TAG, RECALL_TAG, default_layers, system_text
-from shared.core.identity.people import Joined
+from shared.core.identity.people import LinkedContacts
 from shared.core.overflow.filler_trimming import hiding_threshold, plan_hiding
 from shared.core.overflow.overflow_recovery import fit
 from shared.core.presets.catalog import preset
@@ -603,7 +603,7 @@ async def test_what_was_noted_in_one_session_is_known_in_the_next(
         phone = Visit(app=guest.app, session_id=place.session_id, address_id=place.address_id)
         await phone.ask("Please remember that my dog is called Bertil.")
         code = await people.issue_code(guest.session_id, guest.address_id)
-        assert isinstance(await people.link_account(place.session_id, place.address_id, code), Joined)
+        assert isinstance(await people.link_account(place.session_id, place.address_id, code), LinkedContacts)
         kept = await guest.one("SELECT session_id FROM addresses WHERE id = $1", guest.address_id)
         assert await guest.one("SELECT count(DISTINCT session_id) FROM addresses") == 1
         page = Visit(app=guest.app, session_id=kept, address_id=guest.address_id)

@@ -121,7 +121,7 @@ class AnswerDelta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class StreamEnd:
     """End of the event stream of one message; `waiting` means that there is no answer yet."""
 
     turn: int
@@ -185,7 +185,7 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Former:
+class FormerTexts:
     """Earlier texts of an edited message."""
 
     versions: list[Version]
@@ -288,7 +288,7 @@ class SessionMessageHandlers:
     @router.on(
         "POST /sessions/{id}/messages", answers={200: Answered, 202: AcceptedMessage}, rate="",
         scope="messages:write", strict=True, refusals=(404, 409, 413, 422, 503), body="NewMessage",
-        events={"accepted": AcceptedMessage, "delta": AnswerDelta, "message": Event, "done": Done},
+        events={"accepted": AcceptedMessage, "delta": AnswerDelta, "message": Event, "done": StreamEnd},
     )  # fmt: skip
     async def write_message(
         self,
@@ -419,13 +419,13 @@ class SessionMessageHandlers:
     @router.on(
         "GET /sessions/{id}/messages/{mid}/former", missing="There is no such message in this conversation."
     )
-    async def list_former(self, call: Call, session: SessionId, mid: NamedMid) -> Former | None:
+    async def list_former(self, call: Call, session: SessionId, mid: NamedMid) -> FormerTexts | None:
         """List former texts of a message, oldest first.
 
         Each has the answers that it received.
         """
         versions = await self.history.list_versions(call.session_id, mid)
-        return None if versions is None else Former(versions=list(map(_version, versions)))
+        return None if versions is None else FormerTexts(versions=list(map(_version, versions)))
 
     @router.on(
         "POST /sessions/{id}/messages/{mid}/speech", scope="messages:write", rate="commands",
@@ -615,7 +615,7 @@ class SessionMessageHandlers:
             answer = await self._read_stored_answer(request, following, asyncio.get_running_loop().time())
             if answer is not None:
                 await stream.send("message", answer)
-        await stream.send("done", Done(turn=following.accepted.turn, state=following.state))
+        await stream.send("done", StreamEnd(turn=following.accepted.turn, state=following.state))
         return await stream.end()
 
     async def _known_answer(self, request: web.Request, following: Following) -> dict[str, Any] | None:

@@ -49,7 +49,7 @@ class ArchivedMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Earlier:
+class ArchivedConversation:
     """Conversation that was archived when two channels were joined."""
 
     session_id: str
@@ -60,7 +60,7 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archived:
-    sessions: list[Earlier]
+    sessions: list[ArchivedConversation]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class CommandListHandlers:
         found = await self.account_links.list_archived(call.session_id)
         return Archived(
             sessions=[
-                Earlier(
+                ArchivedConversation(
                     session_id=one.public_id,
                     channel=one.channel,
                     archived_at=one.archived_at,

@@ -68,7 +68,7 @@ class Agents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class CreatedObject:
     """Object that was created."""
 
     name: str
@@ -211,10 +211,10 @@ class AgentHandlers:
         return Agents(agents=[_listed(row, self.settings) for row in await self.agents.list_all()])
 
     @router.on("POST /agents", status=201, role="admin", body="NewName", strict=True, refusals=(409,))
-    async def make_agent(self, authed: AuthedRequest, *, name: NewName) -> Made:
+    async def make_agent(self, authed: AuthedRequest, *, name: NewName) -> CreatedObject:
         """Create an agent with the deployment's settings."""
         await self.agent_service.create_agent(name, by=authed.operator.name)
-        return Made(name=name)
+        return CreatedObject(name=name)
 
     @router.on("GET /agents/{name}", role="viewer")
     async def agent(self, authed: AuthedRequest, name: Name) -> Agent:

@@ -18,7 +18,7 @@ from shared.core.identity.handover import (
     CANNED_NAME,
     NOTE_CHARS,
     AnswerRuns,
-    Listed,
+    ListedHandover,
     TakenByOther,
     clean_labels,
 )
@@ -94,7 +94,7 @@ class Contact:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handovers:
     enabled: bool
-    handovers: Sequence[Listed]
+    handovers: Sequence[ListedHandover]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from shared.config.sites import (
 )
 from shared.services.admin.site_service import SiteService, StaleSite, UnknownSiteAgent
 from web.dashboard.access import HEADERS, AuthedRequest
-from web.dashboard.agents import Made
+from web.dashboard.agents import CreatedObject
 from web.dashboard.requests import NewName, Seen, build_stale_refusal, parse_version
 from web.dashboard.sign_in.login import PAGES
 from web.rest.kinds import DONE, Success, describe
@@ -135,7 +135,7 @@ class SiteHandlers:
         return Sites(sites=[_listed(row) for row in await self.sites.list_all()])
 
     @router.on("POST /sites", status=201, role="admin", body="NewName", strict=True, refusals=(409,))
-    async def make_site(self, authed: AuthedRequest, *, name: NewName) -> Made:
+    async def make_site(self, authed: AuthedRequest, *, name: NewName) -> CreatedObject:
         """Create a site.
 
         Pages can use it once it has allowed origins.
@@ -145,7 +145,7 @@ class SiteHandlers:
             await self.site_service.add_site(name, form, by=authed.operator.name)
         except UnknownSiteAgent as error:
             raise HttpRefusal(409, "no_default_agent", error.problems[0]) from None
-        return Made(name=name)
+        return CreatedObject(name=name)
 
     @router.on("GET /sites/{name}/settings", role="viewer")
     async def site(self, authed: AuthedRequest, name: Name) -> SiteWhole:

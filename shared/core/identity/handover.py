@@ -97,7 +97,7 @@ class NewHandover:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class HandoverOutcome:
     """State of a conversation's handover after a request to change it, whether or not the state changed.
 
     `name` is the operator's display name in state `human`.
@@ -306,7 +306,7 @@ def clean_labels(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListedHandover:
     """Handover as operators list it: open, or ended a short time ago.
 
     `version` counts changes, for comparison before the next one. `taken_at` is None until an operator takes

@@ -35,7 +35,7 @@ named.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
+class LinkedContacts:
     """Result of a link: two contacts now belong to one person, with one active session.
 
     `other_channel` and `other_agent` are those of the archived session; `notes_merged` is the number of
@@ -65,7 +65,7 @@ class AccountLink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parted:
+class UnlinkedContact:
     """Result of `/unlink`: the linked contact is separate again, with its former session."""
 
     session_id: int

@@ -124,7 +124,7 @@ BEGINS = r"^(([A-Z][a-z]+, )?[0-9]{4}-[0-9]{2}-[0-9]{2}( \([a-z0-9 ]+\))?:|Files
 """Beginning of recalled text, in the present and former forms, by which erasures find stored texts."""
 
 
-class Found(NamedTuple):
+class FoundPassage(NamedTuple):
     """Passage that may be worth recalling, as the store found it: a candidate, or a neighbour of one.
 
     It is a named tuple, since a question has hundreds and a dataclass takes ten times longer to make.
@@ -197,7 +197,7 @@ class Frequencies:
 class Search:
     """Result of a store's search for one question, still to be ranked."""
 
-    found: tuple[Found, ...] = ()
+    found: tuple[FoundPassage, ...] = ()
     frequencies: Mapping[Lane, Frequencies] = field(default_factory=dict)
     """Counts by lane; passages of a lane without counts are ignored."""
     words: tuple[str, ...] = ()
@@ -211,7 +211,7 @@ class Search:
 class Ranked(NamedTuple):
     """Passage with its score; scores can be compared only within one ranking."""
 
-    passage: Found
+    passage: FoundPassage
     score: float
     sure: float = 1.0
     """Share, 0 to 1, of the first `SHARED_TOKENS` above `SHORT_TOKENS` that the passage may use."""
@@ -328,7 +328,7 @@ _ByMessage = dict[tuple[int, int], CitedFact]
 """Facts by session id and `seq` of a message."""
 
 
-def _place_of(passage: Found) -> tuple[int, int]:
+def _place_of(passage: FoundPassage) -> tuple[int, int]:
     return (passage.owner, passage.seq)
 
 
@@ -340,7 +340,7 @@ def _worth(item: Ranked) -> tuple[float, datetime]:
     return (round(item.score, 9), item.passage.at)
 
 
-def _select_named(search: Search, found: Sequence[Found], question: str) -> dict[int, Author]:
+def _select_named(search: Search, found: Sequence[FoundPassage], question: str) -> dict[int, Author]:
     """Return, by index into `search.words`, the author whom a word of the question names.
 
     Words that name no author are left out.
@@ -359,7 +359,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 _SIDES: tuple[Author, ...] = ("person", "assistant")
 
 
-def _find_addressed_side(found: Sequence[Found], at: int, name: str) -> Author:
+def _find_addressed_side(found: Sequence[FoundPassage], at: int, name: str) -> Author:
     """Return the side that the other one addresses by this name, as in "Hi Ada!"; empty if neither does."""
     bearing = [passage for passage in found if at in passage.hits]
     if len(bearing) < CALLED:
@@ -403,7 +403,7 @@ def _find_subject(named: Mapping[int, Author], question: Question) -> Author:
 
 
 def _own_scores(
-    found: Sequence[Found], search: Search, weights: Mapping[Lane, Sequence[float]]
+    found: Sequence[FoundPassage], search: Search, weights: Mapping[Lane, Sequence[float]]
 ) -> list[float]:
     """Return the BM25 score of each passage, without shares from its neighbours."""
     lengths = {lane: K1 * B / of.mean_terms for lane, of in search.frequencies.items()}
@@ -427,7 +427,7 @@ def _own_scores(
 
 
 def _with_sentences(
-    found: Sequence[Found],
+    found: Sequence[FoundPassage],
     search: Search,
     worth: Sequence[float],
     own: list[float],
@@ -507,7 +507,7 @@ def _share_of_room(best: float, carried: float, of: Frequencies, *, asked: bool)
     return min(1.0, max(0.0, (worth - TOLD_SOME) / (TOLD_SURE - TOLD_SOME)))
 
 
-def _repeats(passage: Found, said: str) -> bool:
+def _repeats(passage: FoundPassage, said: str) -> bool:
     """Return whether the message, given in its normal form, contains the whole passage."""
     return _normalise_passage(passage.text) in said
 
@@ -524,7 +524,7 @@ class _Raised(NamedTuple):
 
 
 def _score_messages(
-    found: Sequence[Found], said: Sequence[int], own: Sequence[float], about: Author, raised: _Raised
+    found: Sequence[FoundPassage], said: Sequence[int], own: Sequence[float], about: Author, raised: _Raised
 ) -> _Scores:
     """Return scores of messages, 0 to about 2: by words, neighbours, notes, facts, speaker and sitting."""
     scores = _scale(_smooth(found, said, own, about))
@@ -541,7 +541,9 @@ def _score_messages(
     return _with_sittings(found, _scale(scores))
 
 
-def _smooth(found: Sequence[Found], said: Sequence[int], own: Sequence[float], about: Author) -> _Scores:
+def _smooth(
+    found: Sequence[FoundPassage], said: Sequence[int], own: Sequence[float], about: Author
+) -> _Scores:
     """Return the scores with shares from neighbours; parts of one message give each other nothing.
 
     Small talk and phrases end a subject, so no share passes over them.
@@ -582,14 +584,14 @@ def _smooth(found: Sequence[Found], said: Sequence[int], own: Sequence[float], a
     return {at: score for at, score in smooth.items() if score > 0}
 
 
-def _is_answered(passage: Found, by: Found) -> bool:
+def _is_answered(passage: FoundPassage, by: FoundPassage) -> bool:
     return passage.author != by.author and passage.text.rstrip().endswith(("?", "？", "؟"))
 
 
 _BESIDE = tuple((apart, NEIGHBOUR / abs(apart)) for apart in range(-NEIGHBOURS, NEIGHBOURS + 1) if apart)
 
 
-def _with_sittings(found: Sequence[Found], scores: _Scores) -> _Scores:
+def _with_sittings(found: Sequence[FoundPassage], scores: _Scores) -> _Scores:
     sittings: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for at in scores:
         sittings[found[at].owner, found[at].sitting].append(at)
@@ -613,7 +615,9 @@ def _share_by_meaning(share: float | None, nearest: float) -> float | None:
     return meant if share is None else min(share, meant)
 
 
-def _with_meaning(found: Sequence[Found], said: Sequence[int], scores: _Scores, carried: float) -> _Scores:
+def _with_meaning(
+    found: Sequence[FoundPassage], said: Sequence[int], scores: _Scores, carried: float
+) -> _Scores:
     """Return the scores raised by nearness in meaning.
 
     Scores by words count less if the best passage has little of the question.
@@ -626,7 +630,7 @@ def _with_meaning(found: Sequence[Found], said: Sequence[int], scores: _Scores, 
 
 
 def _raise_named_days(
-    found: Sequence[Found], said: Sequence[int], scores: _Scores, spans: Sequence[Span]
+    found: Sequence[FoundPassage], said: Sequence[int], scores: _Scores, spans: Sequence[Span]
 ) -> _Scores:
     """Return the scores, raised for passages from the days that the message names."""
     if not spans:
@@ -636,7 +640,7 @@ def _raise_named_days(
     return {at: scores.get(at, 0.0) + raised.get(at, 0.0) for at in scores.keys() | raised.keys()}
 
 
-def _in_spans(passage: Found, spans: Sequence[Span]) -> bool:
+def _in_spans(passage: FoundPassage, spans: Sequence[Span]) -> bool:
     return any(span.holds(passage.at.date()) for span in spans)
 
 
@@ -644,7 +648,9 @@ def _fit(fact: CitedFact) -> float:
     return fact.score
 
 
-def _cited_hits(found: Sequence[Found], said: Sequence[int], notes: _ByMessage, facts: _ByMessage) -> _Scores:
+def _cited_hits(
+    found: Sequence[FoundPassage], said: Sequence[int], notes: _ByMessage, facts: _ByMessage
+) -> _Scores:
     """Return the bonus of each message that a note or a fact cites, by its index in `found`."""
     if not (notes or facts):
         return {}
@@ -658,7 +664,7 @@ def _cited_hits(found: Sequence[Found], said: Sequence[int], notes: _ByMessage, 
 
 
 def _note_hits(
-    found: Sequence[Found], notes: Sequence[int], own: Sequence[float]
+    found: Sequence[FoundPassage], notes: Sequence[int], own: Sequence[float]
 ) -> tuple[_ByTurn, _ByMessage]:
     """Return how well notes fit, 0 to 1: by session and turn, and by session and message.
 
@@ -693,13 +699,13 @@ def pack_passages(
     count: Count,
     session_id: int,
     today: date | None = None,
-) -> tuple[Found, ...]:
+) -> tuple[FoundPassage, ...]:
     """Return the best passages that fit into `limit_tokens`, by time, with those of files last.
 
     `items` come best first. A passage contained in one already taken is left out. Of two on the same subject,
     the later is marked. `session_id` and `today` are as in `render_passages`, whose text is measured.
     """
-    taken: list[Found] = []
+    taken: list[FoundPassage] = []
     said: list[str] = []
     days: set[str] = set()
     left = limit_tokens
@@ -721,7 +727,7 @@ def pack_passages(
     return tuple(sorted(taken, key=_by_time))
 
 
-def _mark_later(taken: list[Found], left: int) -> int:
+def _mark_later(taken: list[FoundPassage], left: int) -> int:
     """Mark passages that are later than another on the same subject as the last one; return the marks'
     tokens.
 
@@ -737,7 +743,7 @@ def _mark_later(taken: list[Found], left: int) -> int:
     return cost
 
 
-def _is_on_same_subject(one: Found, other: Found) -> bool:
+def _is_on_same_subject(one: FoundPassage, other: FoundPassage) -> bool:
     """Return whether two passages have the same subject, so that the later one is marked.
 
     Notes need equal subjects and different times; messages need the same author, different days and similar
@@ -753,7 +759,7 @@ def _is_on_same_subject(one: Found, other: Found) -> bool:
     return is_same_subject(one.text, other.text)
 
 
-def render_passages(passages: Iterable[Found], *, session_id: int, today: date | None = None) -> str:
+def render_passages(passages: Iterable[FoundPassage], *, session_id: int, today: date | None = None) -> str:
     """Return passages as text, in the given order, each below a line with its day.
 
     Passages of files stand below a separate line. With `today`, the line says how long ago the day was; None
@@ -769,13 +775,13 @@ def render_passages(passages: Iterable[Found], *, session_id: int, today: date |
     return "\n".join(lines)
 
 
-def _by_time(passage: Found) -> tuple[bool, float, str, int, str, int]:
+def _by_time(passage: FoundPassage) -> tuple[bool, float, str, int, str, int]:
     if passage.lane == "knowledge":
         return (True, 0.0, passage.lane, passage.owner, passage.path, passage.number)
     return (False, passage.at.timestamp(), passage.lane, passage.owner, passage.path, passage.number)
 
 
-def day_of(passage: Found, today: date | None) -> str:
+def day_of(passage: FoundPassage, today: date | None) -> str:
     """Return the line to show above a passage, without its colon: its day, or a fixed line for files.
 
     With `today`, the line also says how long ago the day was; None leaves it out.
@@ -795,7 +801,7 @@ def note_line(text: str, *, is_later: bool = False) -> str:
     return f"{LATER_NOTE_MARK if is_later else NOTE_MARK}{redact(text)}"
 
 
-def render_passage(passage: Found, *, session_id: int) -> str:
+def render_passage(passage: FoundPassage, *, session_id: int) -> str:
     """Return a passage with its source in front, secrets removed and imitated sources changed.
 
     `#12` is a message of the session `session_id`, `earlier` one of another session, brackets hold the place

@@ -206,7 +206,7 @@ class SummaryEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class CompactionPace:
     """Recent ends of a session's jobs and its activity, measured by the clock of Postgres.
 
     `idle_seconds` is the time since the last activity; `unanswered` is True if a turn waits for its answer.
@@ -249,7 +249,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hidden:
+class HiddenTurns:
     """Turns `from_turn` to `through_turn` that a compaction hid, for undoing it.
 
     `state` is the session as it was before, in which these turns are live.

@@ -12,7 +12,7 @@ from shared.core.context.agents import Circumstances
 from shared.core.memory.knowledge import KnowledgeHit
 from shared.core.memory.recall import (
     NOTHING_RECALLED,
-    Found,
+    FoundPassage,
     Ranked,
     Recalled,
     pack_passages,
@@ -194,7 +194,7 @@ class Playground:
 
 
 def _ranked(hit: KnowledgeHit, agent_id: int, at: datetime, *, score: float) -> Ranked:
-    passage = Found(
+    passage = FoundPassage(
         lane="knowledge", owner=agent_id, number=hit.place, at=at, text=hit.text, terms=0, hits=(),
         path=hit.path, heading=hit.heading,
     )  # fmt: skip

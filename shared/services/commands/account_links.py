@@ -11,9 +11,9 @@ from shared.core.commands.texts import excerpt, number_lines
 from shared.core.identity.people import (
     CODE_MINUTES,
     AccountLink,
-    Joined,
+    LinkedContacts,
     LinkRefusal,
-    Parted,
+    UnlinkedContact,
     UnlinkRefusal,
     format_code,
 )
@@ -33,11 +33,13 @@ class AccountLinkStore(Protocol):
     """
 
     async def issue_code(self, session_id: int, address_id: int) -> str | LinkRefusal: ...
-    async def link_account(self, session_id: int, address_id: int, words: str) -> Joined | LinkRefusal: ...
+    async def link_account(
+        self, session_id: int, address_id: int, words: str
+    ) -> LinkedContacts | LinkRefusal: ...
     async def list_links(self, session_id: int) -> Sequence[AccountLink]: ...
     async def unlink_account(
         self, session_id: int, address_id: int, link_id: int | None
-    ) -> Parted | UnlinkRefusal: ...
+    ) -> UnlinkedContact | UnlinkRefusal: ...
 
 
 class AccountLinkCommands:
@@ -68,7 +70,7 @@ class AccountLinkCommands:
 
     async def _join(self, call: CommandInvocation, address_id: int) -> CommandReply:
         joined = await self._people.link_account(call.session_id, address_id, call.args)
-        if not isinstance(joined, Joined):
+        if not isinstance(joined, LinkedContacts):
             return False, call.texts.say(f"link_refused_{joined}")
         if joined.again:
             return True, call.texts.say("linked_before")
@@ -90,7 +92,7 @@ class AccountLinkCommands:
             rows = number_lines([_render_links(link, call.texts) for link in links])
             return False, f"{call.texts.say('which_link')}\n\n{rows}"
         parted = await self._people.unlink_account(call.session_id, call.address_id, meant.id)
-        if not isinstance(parted, Parted):
+        if not isinstance(parted, UnlinkedContact):
             refused = f"link_refused_{parted}"
             return False, call.texts.say(refused if refused in call.texts else "not_linked")
         await self._announcer.announce(ALL_PROCESSES, TELEGRAM_CHAT_MOVED)

@@ -9,7 +9,7 @@ from shared.core.commands.texts import excerpt
 from shared.core.identity.handover import (
     AskedTooOften,
     CannotHandOver,
-    Moved,
+    HandoverOutcome,
     NewHandover,
     NobodyComes,
     shorten_reason,
@@ -22,14 +22,14 @@ _CANCEL_WORDS = frozenset({"cancel", "off", "abbrechen", "aus"})
 
 
 class HandoverCommandStore(Protocol):
-    """Store of requests for an operator; the event number of `Moved` is 0 if nothing changed.
+    """Store of requests for an operator; the event number of `HandoverOutcome` is 0 if nothing changed.
 
     `request_handover` raises AskedTooOften, CannotHandOver, and NobodyComes if the site has hand-overs off.
     `release` returns the conversation to the assistant.
     """
 
-    async def request_handover(self, new: NewHandover) -> Moved: ...
-    async def release(self, session_id: int, *, by: Literal["operator", "person"]) -> Moved: ...
+    async def request_handover(self, new: NewHandover) -> HandoverOutcome: ...
+    async def release(self, session_id: int, *, by: Literal["operator", "person"]) -> HandoverOutcome: ...
 
 
 class HandoverCommands:

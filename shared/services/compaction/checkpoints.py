@@ -14,12 +14,12 @@ from shared.core.compaction.plan import CompactionPlan, NothingToCompact, plan_c
 from shared.core.context.build_context import LeftOut, left_out_counter
 from shared.core.session.session_state import (
     Checkpoint,
+    CompactionPace,
     CompactionStored,
-    Hidden,
+    HiddenTurns,
     JobClaim,
     JobDone,
     NewCompaction,
-    Pace,
     SessionState,
 )
 from shared.core.session.summary import render_summary
@@ -68,20 +68,20 @@ class CheckpointStore(Protocol):
     LeaseLost.
     """
 
-    async def load_pace(self, session_id: int) -> Pace: ...
+    async def load_pace(self, session_id: int) -> CompactionPace: ...
     async def save_checkpoint(
         self, job: JobClaim, checkpoint: Checkpoint, *, spent: Sequence[Spending], contact_id: int
     ) -> None: ...
     async def find_checkpoint(
         self, session_id: int, *, parent: int | None, from_turn: int
     ) -> Checkpoint | None: ...
-    async def find_digest(self, session_id: int, compaction_id: int) -> Hidden | None: ...
+    async def find_digest(self, session_id: int, compaction_id: int) -> HiddenTurns | None: ...
     async def replace_digest(
         self,
         job: JobClaim,
         compaction: NewCompaction,
         *,
-        seen: Hidden,
+        seen: HiddenTurns,
         spent: Sequence[Spending],
         left_out: LeftOut | None = None,
     ) -> CompactionStored: ...
@@ -228,7 +228,7 @@ class CheckpointService:
             failures=list_failures(job, written),
         )  # fmt: skip
 
-    async def _plan_again(self, context: CompactionContext, seen: Hidden) -> CompactionPlan | None:
+    async def _plan_again(self, context: CompactionContext, seen: HiddenTurns) -> CompactionPlan | None:
         """Return the plan of a summary of the digest's whole range; None if no plan ends at the digest's last
         turn.
 

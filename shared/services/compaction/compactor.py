@@ -41,11 +41,11 @@ from shared.core.session.budget import pressure
 from shared.core.session.session import BackoffReason, CompactionBackoff, Entry
 from shared.core.session.session_state import (
     Checkpoint,
+    CompactionPace,
     CompactionStored,
     JobClaim,
     JobDone,
     NewCompaction,
-    Pace,
     SessionState,
     build_window_compaction,
 )
@@ -93,7 +93,7 @@ class CompactionContext:
     job: JobClaim
     state: SessionState
     prepared: PreparedRequest
-    pace: Pace
+    pace: CompactionPace
     tracker: SpendTracker
     in_backoff: bool = False
     """True if no model is asked: automatic compaction is paused, but this one cannot wait."""
@@ -152,7 +152,7 @@ class CompactionPaceStore(Protocol):
     `find_checkpoint` returns the one with the highest turn, None without one.
     """
 
-    async def load_pace(self, session_id: int) -> Pace: ...
+    async def load_pace(self, session_id: int) -> CompactionPace: ...
     async def record_backoff(self, job: JobClaim, backoff: CompactionBackoff) -> None: ...
     async def find_checkpoint(
         self, session_id: int, *, parent: int | None, from_turn: int

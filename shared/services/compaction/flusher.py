@@ -24,7 +24,7 @@ from shared.core.session.session_state import (
     FlushOutcome,
     FlushReport,
     FlushTicket,
-    Hidden,
+    HiddenTurns,
     JobClaim,
     JobDone,
     SessionState,
@@ -91,7 +91,7 @@ class UnflushedStore(Protocol):
     none. `seconds_since_flush` counts from the last successful flush, None without one.
     """
 
-    async def find_unflushed(self, session_id: int) -> Hidden | None: ...
+    async def find_unflushed(self, session_id: int) -> HiddenTurns | None: ...
     async def seconds_since_flush(self, session_id: int) -> float | None: ...
 
 

@@ -26,7 +26,7 @@ from shared.core.memory.past_summaries import (
 )
 from shared.core.session.ledger import Ledger
 from shared.core.session.session import Entry
-from shared.core.session.session_state import JobClaim, JobDone, Pace
+from shared.core.session.session_state import CompactionPace, JobClaim, JobDone
 from shared.core.session.turns import JobOrder, Spending
 from shared.core.values.errors import StaleView
 from shared.core.values.local_time import resolve_zone
@@ -73,7 +73,7 @@ class ImportSummaryStore(Protocol):
 class ModelPaceStore(Protocol):
     """Store of the ends of recent summaries, by which unusable models are recognised."""
 
-    async def load_pace(self, session_id: int) -> Pace: ...
+    async def load_pace(self, session_id: int) -> CompactionPace: ...
 
 
 class ImportSummariser:

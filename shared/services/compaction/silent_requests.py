@@ -26,7 +26,7 @@ from shared.core.context.memory import core_block
 from shared.core.context.memory_tools import SAVE_MEMORY, UPDATE_MEMORY
 from shared.core.context.prompts import flush_instruction, most_notes
 from shared.core.session.session import Compaction, View
-from shared.core.session.session_state import JobClaim, NewCompaction, Pace, SessionState
+from shared.core.session.session_state import CompactionPace, JobClaim, NewCompaction, SessionState
 from shared.core.session.summary_strategy import SummaryStrategy
 from shared.core.session.turns import Caps
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
@@ -327,7 +327,7 @@ class SilentRequests:
         """Return the card of a model; it is loaded from the provider if it is unknown yet."""
         return await self._model.load_card(model)
 
-    def list_available_models(self, prepared: PreparedRequest, pace: Pace) -> tuple[str, ...]:
+    def list_available_models(self, prepared: PreparedRequest, pace: CompactionPace) -> tuple[str, ...]:
         """Return the names of the models to ask for a summary, without those that pause after unusable
         summaries.
         """
@@ -337,7 +337,7 @@ class SilentRequests:
             log.info("summary_models_backing_off", models=sorted({*models} - {*able}))
         return able
 
-    def seconds_until_available(self, prepared: PreparedRequest, pace: Pace) -> float:
+    def seconds_until_available(self, prepared: PreparedRequest, pace: CompactionPace) -> float:
         """Return the seconds until one of the summary models may be asked; 0 if one may be asked now."""
         return min(unusable_seconds(pace.written, name) for name in self.list_models(prepared))
 

@@ -14,7 +14,7 @@ from shared.core.context.recall_query import (
     RESULT_TOKENS,
     RecallQuery,
 )
-from shared.core.memory.recall import Found, Search, pack_passages, rank_passages, render_passages
+from shared.core.memory.recall import FoundPassage, Search, pack_passages, rank_passages, render_passages
 from shared.core.values.local_time import resolve_zone
 from shared.ports import Encoder, Reranker, TokenCounter, ToolContext, ToolFailed, ToolSpec
 from shared.services.turns.artifacts import ArtifactReader
@@ -32,7 +32,7 @@ class RecallToolStore(Protocol):
     """
 
     async def search(self, query: RecallQuery) -> Search: ...
-    async def load_range(self, query: RecallQuery) -> Sequence[Found]: ...
+    async def load_range(self, query: RecallQuery) -> Sequence[FoundPassage]: ...
     async def count_earlier_calls(self, session_id: int, turn: int, call_id: str) -> tuple[int, int]: ...
 
 
@@ -82,7 +82,9 @@ class RecallTool:
             return "Nothing was found. Try other words, names or dates."
         return render_passages(found, session_id=context.session_id)
 
-    async def _find(self, query: RecallQuery, question: Question, context: ToolContext) -> tuple[Found, ...]:
+    async def _find(
+        self, query: RecallQuery, question: Question, context: ToolContext
+    ) -> tuple[FoundPassage, ...]:
         count = self._counter.count_tokens
         if query.words:
             encoder, vector = await encode_question(self._encoder, question.text, session=context.session_id)
@@ -92,7 +94,7 @@ class RecallTool:
             return pack_passages(
                 items, limit_tokens=RESULT_TOKENS, count=count, session_id=context.session_id
             )
-        taken: list[Found] = []
+        taken: list[FoundPassage] = []
         left = RESULT_TOKENS
         for passage in await self._store.load_range(query):
             cost = count(render_passages((passage,), session_id=context.session_id)) + 1

@@ -19,8 +19,8 @@ from shared.core.identity.handover import (
     CannotHandOver,
     HandoverChange,
     HandoverLimits,
-    Listed,
-    Moved,
+    HandoverOutcome,
+    ListedHandover,
     NewHandover,
     NobodyComes,
     OverdueHandover,
@@ -79,11 +79,11 @@ ASK_HUMAN = ToolSpec(
 class HandoverRequestStore(Protocol):
     """Store of requests for an operator.
 
-    Repeating a request has no effect: the event number of `Moved` is then 0. Raises LeaseLost, AskedTooOften,
-    CannotHandOver, and NobodyComes if the site has hand-overs off.
+    Repeating a request has no effect: the event number of `HandoverOutcome` is then 0. Raises LeaseLost,
+    AskedTooOften, CannotHandOver, and NobodyComes if the site has hand-overs off.
     """
 
-    async def request_handover(self, new: NewHandover) -> Moved: ...
+    async def request_handover(self, new: NewHandover) -> HandoverOutcome: ...
 
 
 class OverdueHandoverStore(Protocol):
@@ -98,7 +98,7 @@ class OverdueHandoverStore(Protocol):
     async def list_overdue(
         self, channel: str, limits: HandoverLimits, *, accounts: Sequence[str] | None = None
     ) -> Sequence[OverdueHandover]: ...
-    async def end_handover(self, one: OverdueHandover, limits: HandoverLimits) -> Moved | None: ...
+    async def end_handover(self, one: OverdueHandover, limits: HandoverLimits) -> HandoverOutcome | None: ...
 
 
 class HandoverServiceStore(Protocol):
@@ -109,7 +109,7 @@ class HandoverServiceStore(Protocol):
     returns channel and address id. `find_session` returns None for an unknown session.
     """
 
-    async def take_over(self, session_id: int, *, operator_id: int, name: str) -> Moved: ...
+    async def take_over(self, session_id: int, *, operator_id: int, name: str) -> HandoverOutcome: ...
     async def release(
         self,
         session_id: int,
@@ -117,7 +117,7 @@ class HandoverServiceStore(Protocol):
         by: Literal["operator", "person", "resolved"],
         operator_id: int = 0,
         any_ones: bool = False,
-    ) -> Moved: ...
+    ) -> HandoverOutcome: ...
     async def change(
         self,
         session_id: int,
@@ -126,7 +126,7 @@ class HandoverServiceStore(Protocol):
         version: int,
         operator_id: int,
         any_ones: bool = False,
-    ) -> Moved: ...
+    ) -> HandoverOutcome: ...
     async def record_reply(
         self,
         session_id: int,
@@ -139,7 +139,7 @@ class HandoverServiceStore(Protocol):
     ) -> Reply: ...
     async def list_handovers(
         self, state: Literal["waiting", "human", "resolved"] | None = None
-    ) -> Sequence[Listed]: ...
+    ) -> Sequence[ListedHandover]: ...
     async def find_session(self, public_id: UUID) -> int | None: ...
     async def find_reply_target(self, session_id: int, *, operator_id: int) -> tuple[str, int]: ...
 
@@ -251,7 +251,7 @@ class HandoverService:
 
     async def list_handovers(
         self, state: Literal["waiting", "human", "resolved"] | None = None
-    ) -> Sequence[Listed]:
+    ) -> Sequence[ListedHandover]:
         """Return the handovers in a state, for the operators' list; None returns all open ones.
 
         Open ones come longest waiting first, at most 500; resolved ones newest first, at most 100.
@@ -262,7 +262,7 @@ class HandoverService:
         """Return the internal id of a session; None if there is no such session."""
         return await self._store.find_session(public_id)
 
-    async def take_over(self, session_id: int, *, operator_id: int, name: str) -> Moved:
+    async def take_over(self, session_id: int, *, operator_id: int, name: str) -> HandoverOutcome:
         """Give the conversation to an operator, requested or not, and announce it; the assistant falls
         silent.
 
@@ -274,7 +274,7 @@ class HandoverService:
 
     async def release(
         self, session_id: int, *, operator_id: int, any_ones: bool = False, resolved: bool = False
-    ) -> Moved:
+    ) -> HandoverOutcome:
         """Return the conversation to the assistant, as resolved or not, and announce it.
 
         `any_ones` allows it for a conversation of another operator. Raises TakenByOther and CannotHandOver.
@@ -292,7 +292,7 @@ class HandoverService:
         version: int,
         operator_id: int,
         any_ones: bool = False,
-    ) -> Moved:
+    ) -> HandoverOutcome:
         """Assign, snooze or label a conversation, and announce it; `version` is the one the operator has
         read.
 
@@ -367,13 +367,13 @@ class HandoverService:
             await self._announcer.announce(ALL_PROCESSES, TURN_DUE)
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def _announce(self, moved: Moved) -> Moved:
+    async def _announce(self, moved: HandoverOutcome) -> HandoverOutcome:
         self._crash_point("after_handover")
         await announce_handover(self._announcer, moved)
         return moved
 
 
-async def announce_handover(announcer: Announcer, moved: Moved) -> None:
+async def announce_handover(announcer: Announcer, moved: HandoverOutcome) -> None:
     """Announce a change of a handover to the session's clients, and a waiting turn to the processes that may
     answer.
 

@@ -12,8 +12,8 @@ from uuid import UUID
 from shared.core.identity.handover import (
     NAMELESS,
     Assignment,
+    HandoverOutcome,
     Labels,
-    Moved,
     Snooze,
     clean_labels,
 )
@@ -101,7 +101,9 @@ class HandoverActions:
         self._store = store
         self._audit = audit
 
-    async def move(self, session_id: int, move: HandoverMove, *, version: int, by: ActingOperator) -> Moved:
+    async def move(
+        self, session_id: int, move: HandoverMove, *, version: int, by: ActingOperator
+    ) -> HandoverOutcome:
         """Take, return, resolve, assign, snooze or label a conversation, and announce it; return its new
         state.
 
@@ -158,7 +160,7 @@ class HandoverActions:
 
     async def run_macro(
         self, session: UUID, name: str, *, cid: str, text: str, by: ActingOperator
-    ) -> Moved | None:
+    ) -> HandoverOutcome | None:
         """Run a macro on a conversation, record that in the audit log, and return the conversation's new
         state.
 
@@ -172,7 +174,7 @@ class HandoverActions:
         there = await self._store.find_open(session_id)
         is_sent = bool(macro.reply) and await self._store.has_reply(session_id, cid)
         if is_sent and there is None:
-            return Moved(session_id=session_id, state="bot")
+            return HandoverOutcome(session_id=session_id, state="bot")
         reply = await self._fill(session_id, text or macro.reply, by) if macro.reply and not is_sent else ""
         moved = await self._run(session_id, macro, reply=reply, is_sent=is_sent, cid=cid, by=by)
         await self._audit.record(
@@ -216,9 +218,9 @@ class HandoverActions:
 
     async def _run(
         self, session_id: int, macro: Macro, *, reply: str, is_sent: bool, cid: str, by: ActingOperator
-    ) -> Moved:
+    ) -> HandoverOutcome:
         """Label, reply, assign and resolve; steps done by an earlier run with this `cid` are skipped."""
-        moved = Moved(session_id=session_id, state="bot")
+        moved = HandoverOutcome(session_id=session_id, state="bot")
         there = await self._store.find_open(session_id)
         begins = there is None and (macro.labels or macro.assignee)
         if not is_sent and (macro.reply or macro.assignee == RUNNER or begins):

@@ -10,7 +10,7 @@ import pytest
 
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.core.context.notes import NewNote
-from shared.core.identity.people import Joined
+from shared.core.identity.people import LinkedContacts
 from shared.ports import ToolContext, ToolSpec
 from shared.services.commands.command_service import CommandResult
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
@@ -330,7 +330,7 @@ async def test_notes_of_a_contact_that_was_merged_go_on_with_the_other(
     people = PostgresAccountLinks(guest.app.pool)
     code = await people.issue_code(other.session_id, other.address_id)
     assert isinstance(code, str)
-    assert isinstance(await people.link_account(guest.session_id, guest.address_id, code), Joined)
+    assert isinstance(await people.link_account(guest.session_id, guest.address_id, code), LinkedContacts)
     await guest.ask("Hello.")
     assert "Otto collects stamps" in await prompted(provider)
     assert "Otto collects stamps" in (await command(guest, "memory"))[1]

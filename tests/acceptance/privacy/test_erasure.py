@@ -10,7 +10,7 @@ import pytest
 
 from shared.adapters.postgres.operations.invariants import check_invariants
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
-from shared.core.identity.people import Joined
+from shared.core.identity.people import LinkedContacts
 from shared.services.commands.command_service import CommandResult
 from tests.kit.app_driver import Visit, visit
 from tests.kit.canaries import dumped
@@ -138,7 +138,7 @@ async def test_nothing_of_another_sitting_of_the_same_person_stays(guest: Visit)
     people = PostgresAccountLinks(guest.app.pool)
     code = await people.issue_code(archived.session_id, archived.address_id)
     assert isinstance(code, str)
-    assert isinstance(await people.link_account(guest.session_id, guest.address_id, code), Joined)
+    assert isinstance(await people.link_account(guest.session_id, guest.address_id, code), LinkedContacts)
     await guest.ask("Hello again")
     await forget_everything(guest)
     assert CANARY not in await everything_of(guest)

@@ -10,7 +10,7 @@ import pytest
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.redis.announcer import RedisAnnouncer
-from shared.core.identity.people import Joined
+from shared.core.identity.people import LinkedContacts
 from shared.core.session.turns import Accepted, Inbound, RunStarted
 from shared.ports import ALL_PROCESSES, TURN_DUE
 from tests.kit.app_driver import Visit
@@ -33,7 +33,7 @@ async def phone(guest: Visit) -> int:
     )
     place = await places.open(BOT, chat_id=42, thread_id=0, kind="person", title="Ada")
     code = await people.issue_code(place.session_id, place.address_id)
-    assert isinstance(await people.link_account(guest.session_id, guest.address_id, code), Joined)
+    assert isinstance(await people.link_account(guest.session_id, guest.address_id, code), LinkedContacts)
     return place.address_id
 
 

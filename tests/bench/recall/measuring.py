@@ -20,7 +20,7 @@ from shared.core.compaction.digest import digest
 from shared.core.context.question import read_question
 from shared.core.context.recall_query import RecallQuery
 from shared.core.memory.recall import (
-    Found,
+    FoundPassage,
     Ranked,
     Search,
     pack_passages,
@@ -213,14 +213,14 @@ def _together(tallies: Sequence[_Tally]) -> _Tally:
     return whole
 
 
-async def _passages(pool: Pool, stored: Stored) -> list[Found]:
+async def _passages(pool: Pool, stored: Stored) -> list[FoundPassage]:
     rows = await pool.fetch(
         """SELECT number, at, text, terms, seq, part, turn_no, author, speaker, sitting FROM passages
             WHERE session_id = $1 AND author <> 'tool' ORDER BY number""",
         stored.session_id,
     )
     return [
-        Found(
+        FoundPassage(
             "said", stored.session_id, row["number"], row["at"], row["text"], row["terms"], (), row["seq"],
             row["part"], row["turn_no"], row["author"], row["speaker"], row["sitting"],
         )

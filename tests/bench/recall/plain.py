@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from shared.core.memory.recall import Found, Ranked
+from shared.core.memory.recall import FoundPassage, Ranked
 from shared.core.values.searching import words_of
 
 K1, B = 1.2, 0.75
@@ -16,7 +16,7 @@ K1, B = 1.2, 0.75
 class PlainSearch:
     """An index of one conversation in memory, without stems, small words, neighbours or a floor."""
 
-    def __init__(self, passages: Sequence[Found]) -> None:
+    def __init__(self, passages: Sequence[FoundPassage]) -> None:
         self._passages = passages
         self._terms = [Counter(words_of(passage.text)) for passage in passages]
         self._lengths = [sum(terms.values()) for terms in self._terms]

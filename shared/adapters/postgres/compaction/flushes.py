@@ -8,7 +8,7 @@ from shared.adapters.postgres.compaction import jobs_sql as sql
 from shared.adapters.postgres.db.pool import Named, PoolStore, store_method
 from shared.adapters.postgres.turns.view_state import load_hidden
 from shared.core.compaction.jobs import LATE
-from shared.core.session.session_state import Hidden
+from shared.core.session.session_state import HiddenTurns
 from shared.ports import ToolSpec
 
 _COMPACTION_OF_TURN = Named("""
@@ -64,7 +64,7 @@ class PostgresFlushes(PoolStore):
     """Queries about flushes; only `request_owed_flushes` writes. Each method raises StorageUnavailable."""
 
     @store_method
-    async def find_unflushed(self, session_id: int) -> Hidden | None:
+    async def find_unflushed(self, session_id: int) -> HiddenTurns | None:
         """Return the range of turns of the first compaction that hid turns before a flush had read them.
 
         Returns None if there is none, or if the session does not exist. Changes nothing.

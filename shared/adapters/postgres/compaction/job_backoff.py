@@ -22,12 +22,12 @@ from shared.core.session.ledger import ledger_from_json, ledger_to_json
 from shared.core.session.session import CompactionBackoff
 from shared.core.session.session_state import (
     Checkpoint,
+    CompactionPace,
     CompactionStored,
-    Hidden,
+    HiddenTurns,
     JobClaim,
     JobEnd,
     NewCompaction,
-    Pace,
     SummaryEnd,
 )
 from shared.core.session.turns import Spending
@@ -96,7 +96,7 @@ class PostgresJobBackoff(PoolStore):
     """
 
     @store_method
-    async def load_pace(self, session_id: int) -> Pace:
+    async def load_pace(self, session_id: int) -> CompactionPace:
         """Return what decides when the session may compact again.
 
         These are the ends of its last 12 compaction jobs, summaries of all sessions of the last day, seconds
@@ -108,7 +108,7 @@ class PostgresJobBackoff(PoolStore):
         written = await self._pool.fetch(*_WRITTEN(session_id=session_id))
         usage = await self._pool.fetchrow(*_USAGE(session_id=session_id))
         assert usage is not None
-        return Pace(
+        return CompactionPace(
             written=tuple(map(_parse_summary_end, written)),
             ends=tuple(JobEnd(**dict(row)) for row in ends),
             idle_seconds=activity["idle_seconds"],
@@ -170,7 +170,7 @@ class PostgresJobBackoff(PoolStore):
         return build_value(Checkpoint, row, ledger=ledger_from_json(row["ledger"]))
 
     @store_method
-    async def find_digest(self, session_id: int, compaction_id: int) -> Hidden | None:
+    async def find_digest(self, session_id: int, compaction_id: int) -> HiddenTurns | None:
         """Return the turns that a digest hides, as they were before.
 
         Returns None if the digest is not active, or is no longer the session's head.
@@ -188,7 +188,7 @@ class PostgresJobBackoff(PoolStore):
         job: JobClaim,
         compaction: NewCompaction,
         *,
-        seen: Hidden,
+        seen: HiddenTurns,
         spent: Sequence[Spending],
         left_out: LeftOut | None = None,
     ) -> CompactionStored:

@@ -22,9 +22,9 @@ from shared.core.identity.handover import (
     End,
     HandoverChange,
     HandoverLimits,
+    HandoverOutcome,
     Labels,
-    Listed,
-    Moved,
+    ListedHandover,
     NewHandover,
     NobodyComes,
     NotTaken,
@@ -50,7 +50,7 @@ class PostgresHandovers(PoolStore):
     """Store of hand-overs; each method that writes is one transaction. Raises StorageUnavailable."""
 
     @store_method
-    async def request_handover(self, new: NewHandover) -> Moved:
+    async def request_handover(self, new: NewHandover) -> HandoverOutcome:
         """Request an operator for a session; the assistant falls silent after the turn that runs now.
 
         Stores the hand-over and an event for the screens. If the session has an open hand-over, or `new.key`
@@ -77,7 +77,7 @@ class PostgresHandovers(PoolStore):
             return await _begin(connection, session, new)
 
     @store_method
-    async def take_over(self, session_id: int, *, operator_id: int, name: str) -> Moved:
+    async def take_over(self, session_id: int, *, operator_id: int, name: str) -> HandoverOutcome:
         """Assign the conversation to this operator, requested or not; the assistant falls silent.
 
         Of two operators at once, one gets it. Stores an event for the screens, which the caller announces,
@@ -103,7 +103,7 @@ class PostgresHandovers(PoolStore):
             event_seq = await _store_event(connection, session_id, payload)
             await _record(connection, session, operator_id, "take")
         name = shown["name"] or NAMELESS
-        return Moved(session_id=session_id, state="human", name=name, event_seq=event_seq)
+        return HandoverOutcome(session_id=session_id, state="human", name=name, event_seq=event_seq)
 
     @store_method
     async def release(
@@ -113,7 +113,7 @@ class PostgresHandovers(PoolStore):
         by: Literal["operator", "person", "resolved"],
         operator_id: int = 0,
         any_ones: bool = False,
-    ) -> Moved:
+    ) -> HandoverOutcome:
         """Return the conversation to the assistant; no effect if the assistant already has it.
 
         `by` is who ends the hand-over; `resolved` means an operator who has solved the matter. `any_ones`
@@ -125,7 +125,7 @@ class PostgresHandovers(PoolStore):
             session = await _lock_session(connection, session_id)
             there = await connection.fetchrow(*_OPEN(session_id=session_id))
             if there is None:
-                return Moved(session_id=session_id, state="bot")
+                return HandoverOutcome(session_id=session_id, state="bot")
             others = there["operator_id"] not in (None, operator_id)
             if by != "person" and others and not any_ones:
                 raise TakenByOther(there["operator_name"] or NAMELESS)
@@ -143,7 +143,7 @@ class PostgresHandovers(PoolStore):
         version: int,
         operator_id: int,
         any_ones: bool = False,
-    ) -> Moved:
+    ) -> HandoverOutcome:
         """Assign, snooze or label an open hand-over whose version is `version`; return its new state.
 
         An assignment also stores an event for the screens. `operator_id` is who changes it; `any_ones` allows
@@ -237,7 +237,7 @@ class PostgresHandovers(PoolStore):
         )
 
     @store_method
-    async def end_handover(self, one: OverdueHandover, limits: HandoverLimits) -> Moved | None:
+    async def end_handover(self, one: OverdueHandover, limits: HandoverLimits) -> HandoverOutcome | None:
         """Return an overdue conversation to the assistant, and store events for the screens.
 
         Returns None, without effect, if the hand-over has ended or is no longer overdue for the same reason.
@@ -256,7 +256,7 @@ class PostgresHandovers(PoolStore):
     @store_method
     async def list_handovers(
         self, state: Literal["waiting", "human", "resolved"] | None = None
-    ) -> tuple[Listed, ...]:
+    ) -> tuple[ListedHandover, ...]:
         """Return hand-overs in `state`; None means all that are open.
 
         Open ones are sorted by the time of their request, oldest first, at most 500. Resolved ones are sorted
@@ -357,13 +357,19 @@ async def _record(
     )  # fmt: skip
 
 
-def _build_listed(row: Record) -> Listed:
+def _build_listed(row: Record) -> ListedHandover:
     return build_value(
-        Listed, row, session=str(row["session"]), person_id=str(row["person_id"]), labels=tuple(row["labels"])
+        ListedHandover,
+        row,
+        session=str(row["session"]),
+        person_id=str(row["person_id"]),
+        labels=tuple(row["labels"]),
     )
 
 
-async def _assign(connection: Connection, session: Record, there: Record, name: str, *, by: int) -> Moved:
+async def _assign(
+    connection: Connection, session: Record, there: Record, name: str, *, by: int
+) -> HandoverOutcome:
     """Assign the hand-over to the operator `name`, and show that to the person.
 
     Has no effect if the hand-over is already assigned.
@@ -378,7 +384,9 @@ async def _assign(connection: Connection, session: Record, there: Record, name: 
     shown = await _shown(connection, to)
     event_seq = await _store_event(connection, session_id, {"state": "human", **operator_payload(**shown)})
     await _record(connection, session, by, "assign", to=str(to))
-    return Moved(session_id=session_id, state="human", name=shown["name"] or NAMELESS, event_seq=event_seq)
+    return HandoverOutcome(
+        session_id=session_id, state="human", name=shown["name"] or NAMELESS, event_seq=event_seq
+    )
 
 
 def _refuse_others(there: Record | None, operator_id: int) -> Record:
@@ -389,15 +397,15 @@ def _refuse_others(there: Record | None, operator_id: int) -> Record:
     return there
 
 
-def _as_it_is(session_id: int, there: Record) -> Moved:
+def _as_it_is(session_id: int, there: Record) -> HandoverOutcome:
     state: State = "bot" if there["state"] == "ended" else there["state"]
     name = (there["shown_name"] or NAMELESS) if state == "human" else ""
-    return Moved(session_id=session_id, state=state, name=name)
+    return HandoverOutcome(session_id=session_id, state=state, name=name)
 
 
 async def _begin(
     connection: Connection, session: Record, new: NewHandover, *, operator: tuple[int, str] | None = None
-) -> Moved:
+) -> HandoverOutcome:
     """Begin a hand-over; with `operator` (id, name) that operator has the conversation at once.
 
     The assistant still ends a turn that runs or has an unfinished tool call. Raises CannotHandOver.
@@ -418,10 +426,12 @@ async def _begin(
     state: Literal["waiting", "human"] = "human" if operator else "waiting"
     payload = event_payload(state, **shown, reason=new.reason, asked_by=new.asked_by)
     event_seq = await _store_event(connection, session_id, payload)
-    return Moved(session_id=session_id, state=state, name=payload.get("name", ""), event_seq=event_seq)
+    return HandoverOutcome(
+        session_id=session_id, state=state, name=payload.get("name", ""), event_seq=event_seq
+    )
 
 
-async def _end(connection: Connection, session: Record, there: Record, by: End) -> Moved:
+async def _end(connection: Connection, session: Record, there: Record, by: End) -> HandoverOutcome:
     session_id: int = session["id"]
     sends = by in CODES and await connection.fetchval(*_IS_SENT_TO(address_id=there["address_id"]))
     await connection.execute(
@@ -445,7 +455,7 @@ async def _end(connection: Connection, session: Record, there: Record, by: End) 
         )
     asks = {"rate": there["id"]} if by == "resolved" else {}
     event_seq = await _store_event(connection, session_id, {**event_payload("bot"), **asks})
-    return Moved(session_id=session_id, state="bot", event_seq=event_seq, bot_has_turn=waits)
+    return HandoverOutcome(session_id=session_id, state="bot", event_seq=event_seq, bot_has_turn=waits)
 
 
 async def _shown(connection: Connection, operator_id: int | None) -> dict[str, str]:

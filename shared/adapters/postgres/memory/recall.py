@@ -12,7 +12,7 @@ from shared.adapters.postgres.memory.passage_vectors import bits_of
 from shared.adapters.postgres.memory.recall_sql import BETWEEN, EARLIER_CALLS, SEARCH
 from shared.core.context.agents import ASSISTANT
 from shared.core.context.recall_query import RECALL, RecallQuery
-from shared.core.memory.recall import Found, Frequencies, Lane, Search
+from shared.core.memory.recall import FoundPassage, Frequencies, Lane, Search
 from shared.core.memory.vectors import nearness
 from shared.core.values.searching import DICTIONARIES
 
@@ -35,7 +35,7 @@ class PostgresRecall(PoolStore):
         return _search(rows[0]["known"], rows, query)
 
     @store_method
-    async def load_range(self, query: RecallQuery) -> list[Found]:
+    async def load_range(self, query: RecallQuery) -> list[FoundPassage]:
         """Return the first passages of a period or a range of messages, at most 120, oldest first."""
         rows = await self._pool.fetch(*BETWEEN(**_reached(query)), timeout=SEARCH_SECONDS)
         return [_build_found(row, query) for row in rows]
@@ -86,7 +86,7 @@ def _search(known: Mapping[str, Any], rows: Sequence[asyncpg.Record], query: Rec
 
 
 def _frequencies(
-    counted: Mapping[str, Any] | None, known: Mapping[str, Any], mine: Sequence[Found]
+    counted: Mapping[str, Any] | None, known: Mapping[str, Any], mine: Sequence[FoundPassage]
 ) -> Frequencies:
     words = range(len(known["words"]))
     if counted is not None:
@@ -103,13 +103,13 @@ def _frequencies(
     )
 
 
-def _build_found(row: asyncpg.Record, query: RecallQuery) -> Found:
+def _build_found(row: asyncpg.Record, query: RecallQuery) -> FoundPassage:
     """Return a found passage.
 
     Columns are in the order of its fields, followed by vector and cited messages.
     """
     _, lane, owner, number, at, text, terms, words, *rest, vector, cites = row
-    found = Found(
+    found = FoundPassage(
         lane, owner, number, at.astimezone(query.zone), text, terms, tuple(sorted(words or ())), *rest
     )
     if cites:

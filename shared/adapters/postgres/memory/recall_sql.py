@@ -112,7 +112,7 @@ SELECT NULL, 'said', p.session_id, p.number, p.at, p.text, p.terms, NULL::int[],
 )
 """Select the first passages of a period or range of messages, at most CANDIDATES, oldest first.
 
-The columns are the fields of `Found` in their order. A passage that is erased or pinned is left out, and so is a
+The columns are the fields of `FoundPassage` in their order. A passage that is erased or pinned is left out, and so is a
 message that a server rejected: it would make the next request fail too.
 """
 
@@ -388,7 +388,7 @@ UNION ALL
     named_sessions=NAMED_SESSIONS,
     not_recalled=NOT_RECALLED,
 )
-"""Candidates for recall; the columns are the fields of `Found` in their order.
+"""Candidates for recall; the columns are the fields of `FoundPassage` in their order.
 
 Words are looked up in every dictionary, since a passage may be in another language; stop words of the
 question's language (`:dictionary`) do not count. The rarest words are followed through the index until they

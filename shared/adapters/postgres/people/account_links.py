@@ -23,9 +23,9 @@ from shared.core.identity.people import (
     AccountLink,
     ArchivedLine,
     ArchivedSession,
-    Joined,
+    LinkedContacts,
     LinkRefusal,
-    Parted,
+    UnlinkedContact,
     UnlinkRefusal,
     parse_code,
 )
@@ -80,7 +80,9 @@ class PostgresAccountLinks(PoolStore):
         return code
 
     @store_method
-    async def link_account(self, session_id: int, address_id: int, words: str) -> Joined | LinkRefusal:
+    async def link_account(
+        self, session_id: int, address_id: int, words: str
+    ) -> LinkedContacts | LinkRefusal:
         """Join the person who got the code in `words` to the person of this address, in one transaction.
 
         The conversation `session_id` continues, and the other one's addresses lead to it; the other one is
@@ -139,7 +141,7 @@ class PostgresAccountLinks(PoolStore):
         other: Mapping[str, Any],
         *,
         patient: bool = False,
-    ) -> Joined | LinkRefusal:
+    ) -> LinkedContacts | LinkRefusal:
         kept, archived = me["session_id"], other["session_id"]
         joined = [row[0] for row in await connection.fetch(*_FAMILY(contact_id=other["contact_id"]))]
         locked = await connection.fetch(*sql.LOCK_SESSIONS(session_ids=[kept, archived], contact_ids=joined))
@@ -192,7 +194,7 @@ class PostgresAccountLinks(PoolStore):
     @store_method
     async def unlink_account(
         self, session_id: int, address_id: int, link_id: int | None
-    ) -> Parted | UnlinkRefusal:
+    ) -> UnlinkedContact | UnlinkRefusal:
         """Undo a link, so that the archived session has its addresses again, in one transaction.
 
         Notes and reminders return as well. `link_id` None means the only link. Returns the refusal if it is
@@ -210,7 +212,9 @@ class PostgresAccountLinks(PoolStore):
                 return "which" if meant else "not_linked"
             return await self._part(connection, meant[0], address_id)
 
-    async def _part(self, connection: Connection, link: Record, address_id: int) -> Parted | UnlinkRefusal:
+    async def _part(
+        self, connection: Connection, link: Record, address_id: int
+    ) -> UnlinkedContact | UnlinkRefusal:
         root, back = link["joined_contact_id"], link["archived_session_id"]
         family: list[int] = await connection.fetchval(*sql.SUBTREE(contact_id=root))
         session_id: int = await connection.fetchval(*sql.LIVE_SESSION(session_id=link["kept_session_id"]))
@@ -238,7 +242,7 @@ class PostgresAccountLinks(PoolStore):
         await connection.execute(*sql.RESTORE_NOTES(family=family, session_id=session_id))
         await connection.execute(*sql.RESTORE_REMINDERS(family=family))
         await connection.execute(*sql.MOVE_BEGUN_REMINDERS(contact_id=root))
-        return Parted(
+        return UnlinkedContact(
             session_id=session_id,
             back_session_id=back,
             addresses=tuple(addresses),
@@ -313,8 +317,8 @@ def _is_done(me: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def _build_joined(
     me: Mapping[str, Any], other: Mapping[str, Any], *, notes_merged: int = 0, again: bool = False
-) -> Joined:
-    return Joined(
+) -> LinkedContacts:
+    return LinkedContacts(
         session_id=me["session_id"],
         archived_session_id=other["session_id"],
         other_channel=other["channel"],

@@ -10,7 +10,7 @@ from shared.adapters.postgres.turns.turn_sql import LOAD
 from shared.adapters.postgres.turns.turns import add_descriptions, build_entry, build_view, config_of
 from shared.core.session.ledger import ledger_from_json
 from shared.core.session.session import Entry, drop_former
-from shared.core.session.session_state import Hidden, SessionState
+from shared.core.session.session_state import HiddenTurns, SessionState
 
 
 def build_state(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> SessionState:
@@ -31,7 +31,7 @@ def build_state(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> Se
     )
 
 
-async def load_hidden(connection: Connection, row: Record, compaction: Record) -> Hidden:
+async def load_hidden(connection: Connection, row: Record, compaction: Record) -> HiddenTurns:
     """Return the session as it was when a compaction's turns were live, after the summary before it.
 
     `row` is a row of the statement `STATE`, `compaction` a row of the table. Reads only.
@@ -48,7 +48,7 @@ async def load_hidden(connection: Connection, row: Record, compaction: Record) -
     entries = await add_descriptions(connection, drop_former([build_entry(entry) for entry in rows]))
     before = {**dict(row), "base_turn": base, "head_compaction": parent, "frozen": None}
     return build_value(
-        Hidden,
+        HiddenTurns,
         compaction,
         state=build_state(before, entries),
         compaction_id=compaction["id"],

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from shared.core.memory.recall import Found, Ranked
+from shared.core.memory.recall import FoundPassage, Ranked
 
 PATIENCE = 10.0
 """A busy machine may need more than a deployment gives; the server that is slow needs thrice as much."""
 
 
 def item(number: int, text: str) -> Ranked:
-    passage = Found(
+    passage = FoundPassage(
         lane="said",
         owner=1,
         number=number,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
-from shared.core.identity.people import Joined
+from shared.core.identity.people import LinkedContacts
 from tests.kit.web.fixtures import Frame, Server, Starter, hello
 
 
@@ -22,7 +22,7 @@ async def address_of(server: Server, welcome: Frame) -> tuple[int, int]:
 async def join(server: Server, kept: Frame, other: Frame) -> None:
     people = PostgresAccountLinks(server.services.pool)
     code = await people.issue_code(*await address_of(server, other))
-    assert isinstance(await people.link_account(*await address_of(server, kept), code), Joined)
+    assert isinstance(await people.link_account(*await address_of(server, kept), code), LinkedContacts)
 
 
 @pytest.mark.parametrize("redis", [True, False])

@@ -10,7 +10,7 @@ from shared.core.context.question import read_question
 from shared.core.memory.facts import CITED_AT_MOST, CitedFact, find_cited, is_same_subject, stems_of
 from shared.core.memory.recall import (
     CITED_SHARE,
-    Found,
+    FoundPassage,
     Frequencies,
     Ranked,
     Search,
@@ -31,19 +31,19 @@ def item(text: str, *sources: int, closed: str | None = None) -> LedgerItem:
     return LedgerItem(id=id_, kind="fact", text=text, sources=sources, closed=closed)
 
 
-def found(number: int, text: str, **more: object) -> Found:
+def found(number: int, text: str, **more: object) -> FoundPassage:
     said = {
         "lane": "said", "owner": 1, "number": number, "seq": number, "text": text, "terms": 6, "hits": (),
         "at": NOON + timedelta(days=number), "author": "person", "sitting": number,
     }  # fmt: skip
-    return Found(**{**said, **more})  # type: ignore[arg-type]
+    return FoundPassage(**{**said, **more})  # type: ignore[arg-type]
 
 
 def count(text: str) -> int:
     return len(text) // 4 + 1
 
 
-def packed(*passages: Found, tokens: int = 400) -> str:
+def packed(*passages: FoundPassage, tokens: int = 400) -> str:
     items = [Ranked(passage, 1.0) for passage in passages]
     chosen = pack_passages(items, limit_tokens=tokens, count=count, session_id=1)
     return render_passages(chosen, session_id=1, today=date(2026, 4, 1))

@@ -14,7 +14,7 @@ from shared.core.context.question import Question, read_question
 from shared.core.memory.recall import (
     BEGINS,
     OF_FILES,
-    Found,
+    FoundPassage,
     Frequencies,
     Ranked,
     Search,
@@ -30,17 +30,17 @@ from shared.core.values.spoken_times import Span
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def found(number: int, hits: tuple[int, ...], **more: object) -> Found:
+def found(number: int, hits: tuple[int, ...], **more: object) -> FoundPassage:
     """Build a passage; `hits` has a number above zero for each word of the question that it has."""
     places = tuple(at for at, often in enumerate(hits) if often)
     said = {
         "lane": "said", "owner": 1, "number": number, "seq": number, "text": f"Words of passage {number}.",
         "terms": 10, "hits": places, "at": NOON + timedelta(hours=number), "author": "person", "sitting": 1,
     }  # fmt: skip
-    return Found(**{**said, **more})  # type: ignore[arg-type]
+    return FoundPassage(**{**said, **more})  # type: ignore[arg-type]
 
 
-def search(*passages: Found, with_word: tuple[int, ...] = (3, 40), number: int = 400) -> Search:
+def search(*passages: FoundPassage, with_word: tuple[int, ...] = (3, 40), number: int = 400) -> Search:
     of = Frequencies(passages=number, terms=10 * number, with_word=with_word)
     words = tuple(f"word{place}" for place in range(len(with_word)))
     return Search(found=passages, frequencies=dict.fromkeys({p.lane for p in passages}, of), words=words)
@@ -115,7 +115,7 @@ def test_each_question_of_a_message_finds_its_own() -> None:
     assert lead(question) > 1.15 * lead(replace(question, sentences=question.sentences[:1]))
 
 
-def with_places(number: int, places: list[int]) -> Found:
+def with_places(number: int, places: list[int]) -> FoundPassage:
     return found(number, (1,), sitting=number)._replace(hits=tuple(places))
 
 
@@ -309,7 +309,7 @@ passages = st.lists(
 
 @given(passages, st.integers(0, 400), st.randoms())
 def test_the_same_passages_give_the_same_text_in_the_order_of_time(
-    given_passages: list[Found], limit: int, chance: object
+    given_passages: list[FoundPassage], limit: int, chance: object
 ) -> None:
     shuffled = list(given_passages)
     chance.shuffle(shuffled)  # type: ignore[attr-defined]

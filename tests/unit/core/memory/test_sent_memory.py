@@ -5,21 +5,21 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 
 from shared.core.context.memory import render_note
-from shared.core.memory.recall import Found, Lane, render_passages
+from shared.core.memory.recall import FoundPassage, Lane, render_passages
 from shared.core.memory.sent_memory import SentPassage, parse_note_lines, parse_recalled
 from shared.core.session.session import Note
 
 DAY = datetime(2026, 11, 17, 9, tzinfo=UTC)
 
 
-def passage(text: str, *, lane: Lane = "said", owner: int = 1, seq: int = 3, path: str = "") -> Found:
-    return Found(
+def passage(text: str, *, lane: Lane = "said", owner: int = 1, seq: int = 3, path: str = "") -> FoundPassage:
+    return FoundPassage(
         lane=lane, owner=owner, number=1, at=DAY, text=text, terms=3, hits=(), seq=seq, author="person",
         path=path, heading="Prices" if path else "",
     )  # fmt: skip
 
 
-def render(*passages: Found) -> str:
+def render(*passages: FoundPassage) -> str:
     return render_passages(passages, session_id=1, today=date(2026, 11, 29))
 
 

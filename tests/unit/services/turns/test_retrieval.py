@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from shared.core.context.recall_query import RecallQuery
-from shared.core.memory.recall import SHORT_TOKENS, Found, Frequencies, Search
+from shared.core.memory.recall import SHORT_TOKENS, FoundPassage, Frequencies, Search
 from shared.services.turns.request_builder import RequestBuilder
 from shared.services.turns.retrieval import Retriever
 from tests.kit.builders import claim_of, entry, view
@@ -26,7 +26,7 @@ class Harbours:
 
     async def search(self, query: RecallQuery) -> Search:
         passages = tuple(
-            Found(
+            FoundPassage(
                 lane="said", owner=1, number=number, seq=number, text=f"In harbour {number} {WORDS}",
                 terms=60, hits=tuple(range(len(query.words))), at=NOON + timedelta(days=number),
                 author="person", sitting=number,

@@ -11,7 +11,7 @@ import pytest
 
 from shared.adapters.postgres.memory.reminders import PostgresReminders
 from shared.adapters.postgres.people.account_links import PostgresAccountLinks
-from shared.core.identity.people import Joined
+from shared.core.identity.people import LinkedContacts
 from shared.core.tools.reminders import PENDING_AT_MOST, PER_HOUR, REPEATING_AT_MOST, NewReminder
 from shared.core.values.messages import Text
 from tests.kit.app_driver import Visit, visit
@@ -213,7 +213,7 @@ async def test_reminder_follows_its_address_to_the_linked_session(
     people = PostgresAccountLinks(guest.app.pool)
     code = await people.issue_code(guest.session_id, guest.address_id)
     assert isinstance(code, str)
-    assert isinstance(await people.link_account(other.session_id, other.address_id, code), Joined)
+    assert isinstance(await people.link_account(other.session_id, other.address_id, code), LinkedContacts)
     assert len(await reminders.list_for_session(other.session_id)) == 1
     await due_now(guest)
     (found,) = await reminders.list_due("web")

@@ -20,7 +20,7 @@ from shared.adapters.postgres.people.account_links import PostgresAccountLinks
 from shared.adapters.postgres.people.visitors import PostgresVisitors, generate_token
 from shared.adapters.postgres.telegram.chats import PostgresTelegramChats
 from shared.adapters.postgres.turns.turns import PostgresTurns
-from shared.core.identity.people import CODE_ALPHABET, GUESSES, Joined, Parted
+from shared.core.identity.people import CODE_ALPHABET, GUESSES, LinkedContacts, UnlinkedContact
 from shared.core.session.turns import Accepted, Inbound
 from shared.core.values.errors import SessionMoved
 from tests.kit.midday import TODAY
@@ -62,9 +62,9 @@ class Place:
             await self.session_id, self.address_id, code
         )
 
-    async def joins(self, other: Place) -> Joined:
+    async def joins(self, other: Place) -> LinkedContacts:
         joined = await self.types(await other.code())
-        assert isinstance(joined, Joined), joined
+        assert isinstance(joined, LinkedContacts), joined
         return joined
 
     async def parts(self, link_id: int | None = None) -> Any:
@@ -174,7 +174,7 @@ async def test_link_code_lives_ten_minutes_with_three_per_hour(pool: Pool) -> No
 async def test_a_code_is_read_however_it_is_typed(pool: Pool) -> None:
     page, phone = await visitor(pool), await chat(pool)
     code = await page.code()
-    assert isinstance(await phone.types(f" {code[:4].lower()} – {code[4:]}\n".strip()), Joined)
+    assert isinstance(await phone.types(f" {code[:4].lower()} – {code[4:]}\n".strip()), LinkedContacts)
 
 
 @pytest.mark.control("S50")
@@ -183,7 +183,7 @@ async def test_unknown_used_lapsed_and_broken_codes_are_answered_alike(pool: Poo
     lapsed = await page.code()
     await pool.execute("UPDATE one_time_codes SET expires_at = now() - interval '1 second'")
     used = await page.code()
-    assert isinstance(await phone.types(used), Joined)
+    assert isinstance(await phone.types(used), LinkedContacts)
     for words in (lapsed, used, "ABCD2345", "x" * 9_000):
         assert await third.types(words) == "no_code"
     assert await pool.fetchval("SELECT count(*) FROM link_guesses") == 4
@@ -197,7 +197,7 @@ async def test_five_wrong_codes_block_right_ones_for_ten_minutes(pool: Pool) -> 
         assert await phone.types("ABCD2345") == "no_code"
     assert await phone.types(code) == "no_code"
     await pool.execute("UPDATE link_guesses SET at = now() - interval '11 minutes'")
-    assert isinstance(await phone.types(code), Joined)
+    assert isinstance(await phone.types(code), LinkedContacts)
 
 
 async def test_guesses_count_for_the_person_wherever_they_are_typed(pool: Pool) -> None:
@@ -229,7 +229,7 @@ async def test_ones_own_code_joins_nothing_and_stays_good(pool: Pool) -> None:
     page, phone = await visitor(pool), await chat(pool)
     code = await page.code()
     assert await page.types(code) == "own_code"
-    assert isinstance(await phone.types(code), Joined)
+    assert isinstance(await phone.types(code), LinkedContacts)
 
 
 # Joining.
@@ -283,7 +283,7 @@ async def test_nothing_is_joined_while_a_turn_waits_and_the_code_stays_good(pool
     await (page if who == "page" else phone).says("Wait for me")
     assert await phone.types(code) == "busy"
     await answer_all(pool)
-    assert isinstance(await phone.types(code), Joined)
+    assert isinstance(await phone.types(code), LinkedContacts)
 
 
 async def test_an_archived_session_accepts_nothing(pool: Pool) -> None:
@@ -326,7 +326,7 @@ async def test_of_two_who_type_the_same_code_one_joins(pool: Pool) -> None:
         told = await asyncio.gather(one.types(code), two.types(code))
         assert sorted(type(outcome).__name__ for outcome in told) == ["Joined", "str"]
         assert "no_code" in told
-        winner = one if isinstance(told[0], Joined) else two
+        winner = one if isinstance(told[0], LinkedContacts) else two
         assert await page.person == winner.contact_id
 
 
@@ -335,7 +335,7 @@ async def test_two_links_that_cross_are_one(pool: Pool) -> None:
         page, phone = await visitor(pool), await chat(pool, 300 + number)
         of_page, of_phone = await page.code(), await phone.code()
         told = await asyncio.gather(phone.types(of_page), page.types(of_phone))
-        joined = [outcome for outcome in told if isinstance(outcome, Joined) and not outcome.again]
+        joined = [outcome for outcome in told if isinstance(outcome, LinkedContacts) and not outcome.again]
         assert len(joined) == 1
         assert "no_code" not in told
         assert await page.session_id == await phone.session_id == joined[0].session_id
@@ -395,7 +395,7 @@ async def test_a_link_that_fails_at_its_last_step_changes_nothing(
     assert await page.session_id == page.first_session
     assert await page.person == page.contact_id
     assert await pool.fetchval("SELECT count(*) FROM contact_links") == 0
-    assert isinstance(await phone.types(code), Joined)
+    assert isinstance(await phone.types(code), LinkedContacts)
 
 
 # Money.
@@ -438,7 +438,7 @@ async def test_parting_brings_everything_back_to_its_place(pool: Pool) -> None:
     await answer_all(pool)
     await page.notes("Learnt while one")
     parted = await page.parts()
-    assert isinstance(parted, Parted)
+    assert isinstance(parted, UnlinkedContact)
     assert (parted.back_session_id, parted.addresses, parted.is_caller) == (
         page.first_session, (page.address_id,), True,
     )  # fmt: skip
@@ -483,7 +483,7 @@ async def test_unlinking_is_refused_while_an_answer_is_due(pool: Pool) -> None:
     await page.says("Wait")
     assert await phone.parts() == "busy"
     await answer_all(pool)
-    assert isinstance(await phone.parts(), Parted)
+    assert isinstance(await phone.parts(), UnlinkedContact)
 
 
 async def test_unlinked_address_has_nothing_to_unlink(pool: Pool) -> None:
@@ -500,7 +500,7 @@ async def test_three_who_are_one_part_in_any_order(pool: Pool, first: int) -> No
     people = PostgresAccountLinks(pool)
     links = await people.list_links(await other.session_id)
     assert await other.parts() == "which"
-    assert isinstance(await other.parts(links[first].id), Parted)
+    assert isinstance(await other.parts(links[first].id), UnlinkedContact)
     if first == 1:
         assert await page.session_id == await phone.session_id == phone.first_session
         assert await page.person == phone.contact_id
@@ -508,7 +508,7 @@ async def test_three_who_are_one_part_in_any_order(pool: Pool, first: int) -> No
         assert await page.session_id == page.first_session
         assert await phone.session_id == other.first_session
     remaining = phone if first == 1 else other
-    assert isinstance(await remaining.parts(), Parted)
+    assert isinstance(await remaining.parts(), UnlinkedContact)
     for place in (page, phone, other):
         assert await place.session_id == place.first_session
         assert await place.person == place.contact_id
