@@ -300,13 +300,18 @@ SELECT t.session_id, t.turn_no, date_trunc('hour', t.opened_at, :zone) AS hour, 
        o.messages AS counted, t.is_answered, t.is_failed, t.bucket, t.messages
   FROM unnest(:session_id::bigint[], :after_turn::bigint[], :through_turn::bigint[])
        AS f(session_id, after_turn, through_turn)
-  JOIN turn_counts t
-    ON t.session_id = f.session_id AND t.turn_no > f.after_turn AND t.turn_no <= f.through_turn
+  CROSS JOIN LATERAL (
+       SELECT * FROM turn_counts c
+        WHERE c.session_id = f.session_id AND c.turn_no > f.after_turn AND c.turn_no <= f.through_turn
+          AND c.ended_at IS NOT NULL OFFSET 0) t
   JOIN sessions s ON s.id = t.session_id
   LEFT JOIN hour_open o ON o.session_id = t.session_id AND o.turn_no = t.turn_no
- WHERE t.ended_at IS NOT NULL
 """)
-"""Select ended turns of a batch, with the messages that were counted before they ended."""
+"""Select ended turns of a batch, with the messages that were counted before they ended.
+
+`OFFSET 0` makes the planner look the turns up by their numbers: where most conversations are short, it reads
+all turns of a conversation otherwise.
+"""
 _CLOSE_OPEN = Named("""
 DELETE FROM hour_open o
  USING unnest(:session_id::bigint[], :after_turn::bigint[], :through_turn::bigint[])
@@ -315,15 +320,14 @@ DELETE FROM hour_open o
 """)
 # A turn that was just counted as ended is no longer open in the same snapshot.
 _OPEN_TURNS = Named("""
-SELECT t.session_id, t.turn_no, x.hour, s.contact_id, o.messages AS counted,
-       EXISTS (SELECT FROM hourly_stats n WHERE n.hour = x.hour) AS is_kept,
+SELECT t.session_id, t.turn_no, t.hour, s.contact_id, o.messages AS counted,
+       EXISTS (SELECT FROM hourly_stats n WHERE n.hour = t.hour) AS is_kept,
        t.is_answered, t.is_failed, t.bucket, t.messages
-  FROM (SELECT session_id, turn_no, date_trunc('hour', opened_at, :zone) AS hour FROM turns
-         WHERE ended_at IS NULL AND (session_id, turn_no) > (
+  FROM (SELECT c.*, date_trunc('hour', c.opened_at, :zone) AS hour FROM turn_counts c
+         WHERE c.ended_at IS NULL AND (c.session_id, c.turn_no) > (
                (SELECT open_session FROM hour_marks WHERE source = 'turns'),
                (SELECT open_turn FROM hour_marks WHERE source = 'turns'))
-         ORDER BY session_id, turn_no LIMIT :limit) x
-  JOIN turn_counts t ON t.session_id = x.session_id AND t.turn_no = x.turn_no
+         ORDER BY c.session_id, c.turn_no LIMIT :limit) t
   JOIN sessions s ON s.id = t.session_id
   LEFT JOIN hour_open o ON o.session_id = t.session_id AND o.turn_no = t.turn_no
  ORDER BY t.session_id, t.turn_no

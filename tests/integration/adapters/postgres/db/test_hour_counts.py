@@ -295,3 +295,14 @@ async def test_times_to_the_first_token_are_counted_in_the_buckets_of_the_core(g
     await guest.app.pool.execute("DELETE FROM hourly_stats")
     await count(guest.app)
     assert len(await guest.one("SELECT first_tokens FROM hourly_stats WHERE answers > 0")) == BUCKETS + 2
+
+
+async def test_an_ended_turn_is_looked_up_by_its_number(guest: Visit) -> None:
+    sql, *values = hour_counts._ENDED_TURNS(zone="UTC", session_id=[1], after_turn=[1], through_turn=[2])
+    async with guest.app.pool.acquire() as connection, connection.transaction():
+        await connection.execute(
+            "SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan"
+        )
+        plan = "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN {sql}", *values))
+    turns = plan.partition("turns_pkey")[2]
+    assert "turn_no > f.after_turn) AND (turn_no <= f.through_turn)" in turns.splitlines()[1]
