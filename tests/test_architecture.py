@@ -820,7 +820,7 @@ def test_silent_statement_is_found() -> None:
     assert list(_silent_statements(f'{statement}"""Rows."""')) == []
 
 
-COMPOSED = {"db": 7, "operations": 11}
+COMPOSED = {"db": 4, "operations": 11}
 """Statements of each room of the stores that exist only after Python has put them together; may only fall.
 
 A statement is one text: constants are arguments of `Named`, and what statements share is a view or a function
