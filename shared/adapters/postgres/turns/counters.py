@@ -48,8 +48,8 @@ class Source:
     look: Named
     """Select sums of rows after the position `after`, in parts: rows up to `place`, and later ones.
 
-    If the source `changes`, rows that may still change are a part of their own, with their keys. Sums of the
-    rows with the keys `keys` are then selected, too.
+    If the source `changes`, rows that may still change are a separate part, with their keys. Sums of the rows
+    with the keys `keys` are then selected as well.
     """
     by_time: bool = False
     """Whether the position is a time; else it is an id."""

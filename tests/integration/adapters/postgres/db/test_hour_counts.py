@@ -283,7 +283,7 @@ async def test_workers_that_count_while_people_write_count_each_message_once(gue
     assert newest["calls"] >= 0
 
 
-async def test_times_to_the_first_token_are_counted_in_the_buckets_of_the_core(guest: Visit) -> None:
+async def test_first_token_times_are_counted_in_the_buckets_of_the_core(guest: Visit) -> None:
     await guest.ask("Hello")
     growth = (MOST_MS / LEAST_MS) ** (1 / BUCKETS)
     for milliseconds, bucket in (

@@ -87,7 +87,7 @@ async def test_shared_conditions_are_planned_as_a_part_of_their_statement(pool: 
         assert not re.search("note_state|may_write|copied_ranges|telegram_chats_of", plan), plan
 
 
-async def test_chats_of_a_person_are_told_apart_by_caller_and_owner(pool: Any) -> None:
+async def test_chats_of_a_person_differ_by_caller_and_owner(pool: Any) -> None:
     contact = await pool.fetchval("INSERT INTO contacts DEFAULT VALUES RETURNING id")
     agent = await pool.fetchval("INSERT INTO agents (name) VALUES ('a') RETURNING id")
     session = await pool.fetchval(
