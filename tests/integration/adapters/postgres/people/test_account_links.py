@@ -316,7 +316,7 @@ async def test_message_during_linking_is_stored_once_in_the_resulting_session(
         at = page.first_session if outcome == "busy" else phone.first_session
         assert await turns_of(page) == [at]
         await answer_all(pool)
-    assert told <= {"Joined", "str"}
+    assert told <= {"LinkedContacts", "str"}
 
 
 async def test_of_two_who_type_the_same_code_one_joins(pool: Pool) -> None:
@@ -324,7 +324,7 @@ async def test_of_two_who_type_the_same_code_one_joins(pool: Pool) -> None:
         page, one, two = await visitor(pool), await chat(pool, 200 + number), await visitor(pool)
         code = await page.code()
         told = await asyncio.gather(one.types(code), two.types(code))
-        assert sorted(type(outcome).__name__ for outcome in told) == ["Joined", "str"]
+        assert sorted(type(outcome).__name__ for outcome in told) == ["LinkedContacts", "str"]
         assert "no_code" in told
         winner = one if isinstance(told[0], LinkedContacts) else two
         assert await page.person == winner.contact_id
