@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+from weakref import WeakValueDictionary
 
 import structlog
 from aiogram import F, Router
@@ -59,6 +61,8 @@ class SecretaryDrafts:
         self._delivery = delivery
         self._crash_point = crash_point
         self._store = context.stores.secretary
+        # Chats in which a question is being asked: its owner may answer before its number is stored.
+        self._questions: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     def build_router(self) -> Router:
         """Build the router for presses on buttons of drafts, and for replies with the owner's own text."""
@@ -91,9 +95,7 @@ class SecretaryDrafts:
             case ButtonAction.CHANGE_DRAFT:
                 await self._ask_for_text(query, draft, texts)
             case _:
-                await self._store.record_change(draft, None)
-                await self._notifier.answer_callback(query.id, texts.say("draft_cancelled"))
-                await self._close_question(draft, texts.say("draft_cancelled"))
+                await self._cancel_change(query, draft, texts)
         self._delivery.wake()
 
     async def _answer(self, query: CallbackQuery, texts: Catalogue, decision: Decision) -> None:
@@ -106,12 +108,28 @@ class SecretaryDrafts:
             return
         await self._notifier.answer_callback(query.id)
         question = texts.say("draft_ask", name=escape_markdown(draft.customer))
-        change_id = await self._notifier.send(
-            ChatTarget(chat_id=draft.owner_chat_id), question,
-            keyboard=build_draft_buttons(texts, draft.draft_id, "changing"), reply_to=draft.prompt_id,
-        )  # fmt: skip
-        if change_id is not None:
-            await self._store.record_change(draft, change_id)
+        async with self._question_lock(draft.owner_chat_id):
+            change_id = await self._notifier.send(
+                ChatTarget(chat_id=draft.owner_chat_id), question,
+                keyboard=build_draft_buttons(texts, draft.draft_id, "changing"), reply_to=draft.prompt_id,
+            )  # fmt: skip
+            if change_id is not None:
+                await self._store.record_change(draft, change_id)
+
+    def _question_lock(self, chat_id: int) -> asyncio.Lock:
+        """Return the lock that is held from a question in this chat until its message id is stored."""
+        return self._questions.setdefault(chat_id, asyncio.Lock())
+
+    async def _cancel_change(self, query: CallbackQuery, draft: CustomerDraft, texts: Catalogue) -> None:
+        """Withdraw the question below which the owner pressed Cancel, but no other one of the draft."""
+        question = draft.change_id if query.message is None else query.message.message_id
+        if question is not None:
+            async with self._question_lock(draft.owner_chat_id):
+                await self._store.withdraw_change(draft, question)
+        await self._notifier.answer_callback(query.id, texts.say("draft_cancelled"))
+        if question is not None:
+            target = ChatTarget(chat_id=draft.owner_chat_id)
+            await self._notifier.edit(target, question, texts.say("draft_cancelled"))
 
     async def _close_question(self, draft: CustomerDraft, text: str) -> None:
         """Replace the question for the owner's own text, if there is one, by `text`."""
@@ -132,9 +150,10 @@ class SecretaryDrafts:
         replied = batch.first.reply_to_message_id
         if replied is None or not batch.first.replies_to_bot:
             return False
-        draft = await self._store.find_draft_to_change(
-            self._bot_id, owner_id=batch.first.sender.user_id, change_id=replied
-        )
+        async with self._question_lock(chat.chat_id):
+            draft = await self._store.find_draft_to_change(
+                self._bot_id, owner_id=batch.first.sender.user_id, change_id=replied
+            )
         return False if draft is None else {"draft": draft}
 
     async def _handle_own_text(self, message: Message, batch: MessageBatch, draft: CustomerDraft) -> None:

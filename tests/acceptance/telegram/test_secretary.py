@@ -169,6 +169,40 @@ async def test_cancelled_change_keeps_the_draft(here: Deployment) -> None:
     assert await sent(olga, cara) == ["It leaves at noon."]
 
 
+@pytest.fixture
+async def slow_question(here: Deployment) -> None:
+    """Let the bot hear only seconds after its owner has seen the question that it was sent."""
+    await here.api.fail("sendMessage", match={"contains": "Reply to this message"}, stall_after=3)
+
+
+@pytest.mark.usefixtures("slow_question")
+async def test_change_cancelled_while_its_question_is_sent_stays_cancelled(here: Deployment) -> None:
+    olga, cara = await owner(here), await customer(here)
+    await cara.writes_to_owner(olga, "When does the ferry leave?")
+    await draft(olga, "noon")
+    await olga.tap("Change")
+    asked = await olga.sees("Reply to this message")
+    (question,) = [line for line in asked.answers if "Reply to this message" in line.text]
+    await olga.tap("Cancel")
+    await olga.sees("Cancelled.")
+    await olga.say("Never mind the tide.", reply_to=question.message_id)
+    await olga.sees("At six, in the evening.")
+    assert await sent(olga, cara) == []
+
+
+@pytest.mark.usefixtures("slow_question")
+async def test_own_text_given_while_its_question_is_sent_is_sent(here: Deployment) -> None:
+    olga, cara = await owner(here), await customer(here)
+    await cara.writes_to_owner(olga, "When does the ferry leave?")
+    await draft(olga, "noon")
+    await olga.tap("Change")
+    asked = await olga.sees("Reply to this message")
+    (question,) = [line for line in asked.answers if "Reply to this message" in line.text]
+    await olga.say("At one, since the wind is strong.", reply_to=question.message_id)
+    await olga.sees("Sent.")
+    assert await sent(olga, cara) == ["At one, since the wind is strong."]
+
+
 async def test_newer_message_outdates_a_draft_and_the_next_takes_both(here: Deployment) -> None:
     olga, cara = await owner(here), await customer(here)
     await cara.writes_to_owner(olga, "When does the ferry leave?")

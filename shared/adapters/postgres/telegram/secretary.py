@@ -383,10 +383,17 @@ class PostgresSecretary(PoolStore):
         return "expired" if row["is_expired"] else "no_right"
 
     @store_method
-    async def record_change(self, draft: CustomerDraft, change_id: int | None) -> None:
-        """Record the message that requests the owner's own text; None if the owner cancelled the request."""
+    async def record_change(self, draft: CustomerDraft, change_id: int) -> None:
+        """Record the message that requests the owner's own text; a former one of the draft is forgotten."""
         await self._pool.execute(
             *_RECORD_CHANGE(session_id=draft.session_id, turn=draft.turn, change_id=change_id)
+        )
+
+    @store_method
+    async def withdraw_change(self, draft: CustomerDraft, change_id: int) -> None:
+        """Forget the message `change_id` that requests the owner's own text; no effect for another one."""
+        await self._pool.execute(
+            *_WITHDRAW_CHANGE(session_id=draft.session_id, turn=draft.turn, change_id=change_id)
         )
 
     @store_method
@@ -753,6 +760,10 @@ SELECT f.state, f.own_text, f.expires_at <= now() AS is_expired,
 """)
 _RECORD_CHANGE = Named("""
 UPDATE secretary_drafts SET change_id = :change_id WHERE session_id = :session_id AND turn_no = :turn
+""")
+_WITHDRAW_CHANGE = Named("""
+UPDATE secretary_drafts SET change_id = NULL
+ WHERE session_id = :session_id AND turn_no = :turn AND change_id = :change_id
 """)
 _BEGIN_SENDING = Named("""
 UPDATE secretary_drafts f SET state = 'sending' FROM secretary_connections c
