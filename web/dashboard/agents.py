@@ -119,8 +119,10 @@ Talk = Annotated[list[Utterance], Field(min_length=1, max_length=200)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
+    """Call of a tool in a test conversation; most tools are rehearsed there without effect."""
+
     name: str
-    arguments: Config
+    arguments: Annotated[dict[str, Any], describe("arguments of the call, by name, as the model gave them")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
