@@ -139,12 +139,20 @@ WITH RECURSIVE forms(seq, replaces_seq) AS (
   SELECT e.seq, e.replaces_seq FROM entries e WHERE e.session_id = :session_id
      AND e.seq = ANY (:seqs::bigint[])
   UNION
-  SELECT e.seq, e.replaces_seq FROM forms f JOIN entries e
-      ON e.session_id = :session_id AND (e.seq = f.replaces_seq OR e.replaces_seq = f.seq OR e.seq IN (
-           SELECT te.seq FROM turn_entries te WHERE te.session_id = :session_id AND te.replaced_by = f.seq
-           UNION ALL
-           SELECT te.replaced_by FROM turn_entries te JOIN entries o USING (session_id, seq)
-            WHERE te.session_id = :session_id AND te.seq = f.seq AND o.author = 'person'))
+  SELECT n.seq, n.replaces_seq FROM forms f CROSS JOIN LATERAL (
+    SELECT e.seq, e.replaces_seq FROM entries e
+     WHERE e.session_id = :session_id AND e.seq = f.replaces_seq
+    UNION ALL
+    SELECT e.seq, e.replaces_seq FROM entries e
+     WHERE e.session_id = :session_id AND e.replaces_seq = f.seq
+    UNION ALL
+    SELECT e.seq, e.replaces_seq FROM turn_entries te JOIN entries e USING (session_id, seq)
+     WHERE te.session_id = :session_id AND te.replaced_by = f.seq
+    UNION ALL
+    SELECT e.seq, e.replaces_seq FROM turn_entries te
+      JOIN entries o ON o.session_id = te.session_id AND o.seq = te.seq AND o.author = 'person'
+      JOIN entries e ON e.session_id = te.session_id AND e.seq = te.replaced_by
+     WHERE te.session_id = :session_id AND te.seq = f.seq) n
 )
 SELECT e.seq, coalesce(te.turn_no, o.turn_no) AS turn_no,
        (SELECT coalesce(string_agg(b ->> 'text', ' '), '') FROM jsonb_array_elements(e.blocks) AS b) AS words
@@ -153,7 +161,10 @@ SELECT e.seq, coalesce(te.turn_no, o.turn_no) AS turn_no,
   LEFT JOIN turn_entries o ON o.session_id = :session_id AND o.seq = e.replaces_seq
  ORDER BY e.seq
 """)
-"""Select all forms of the messages: edits, repeated questions, and answers to former forms."""
+"""Select all forms of the messages: edits, repeated questions, and answers to former forms.
+
+Each branch looks up one kind of form. Only that of later wordings reads the conversation once per form.
+"""
 
 _ONE_OF_PERSON = Named("""
 SELECT pg_advisory_xact_lock(hashtextextended('evertalk.forks:' || contact_id, 0)) FROM sessions
