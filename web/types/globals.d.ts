@@ -8,7 +8,7 @@ declare global {
   type Page = {
     root: HTMLElement, id: string, me: Api["Me"], say: (words: string) => void, signal: AbortSignal,
     go: (address: string, how?: { quiet?: boolean, replace?: boolean }) => void, entitle: (words?: string) => void,
-    troubles: (count: number) => void, told: (handovers: Api["Listed"][]) => void, look: () => void,
+    troubles: (count: number) => void, told: (handovers: Api["ListedHandover"][]) => void, look: () => void,
     toldAlerts: (count: number) => void,
   };
 }

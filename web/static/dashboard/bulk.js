@@ -7,7 +7,7 @@ import { askAssignee, askLabel, askSnooze } from "./picker.js";
 
 /**
  * Returns the bar of actions. While it is shown, keys of the inbox press its buttons instead of those of the open conversation.
- * @param {{me: any, say: (words: string) => void, signal: AbortSignal, chosen: () => Api["Listed"][], nameOf: (one: any) => string, done: () => Promise<void>, clear: () => void}} of
+ * @param {{me: any, say: (words: string) => void, signal: AbortSignal, chosen: () => Api["ListedHandover"][], nameOf: (one: any) => string, done: () => Promise<void>, clear: () => void}} of
  */
 export function bulkBar({ say, signal, chosen, nameOf, done, clear }) {
   const count = h("b", { role: "status" });
@@ -20,7 +20,7 @@ export function bulkBar({ say, signal, chosen, nameOf, done, clear }) {
     label: async () => { const labels = await askLabel([], signal); return labels && { labels }; },
   };
 
-  /** Lists conversations, each with the reason why it was not changed. @param {string} title @param {Api["Listed"][]} all @param {{session: string, reason?: string}[]} which */
+  /** Lists conversations, each with the reason why it was not changed. @param {string} title @param {Api["ListedHandover"][]} all @param {{session: string, reason?: string}[]} which */
   const listed = (title, all, which) => which.length > 0 && h("div", { class: "trouble", role: "alert" }, h("p", null, title),
     h("ul", { class: "findings" }, which.map((one) => { const row = all.find(({ session }) => session === one.session); return h("li", null, h("bdi", null, row ? nameOf(row) : one.session), one.reason && ": ", one.reason && ts(one.reason)); })));
 

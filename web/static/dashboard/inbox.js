@@ -19,7 +19,7 @@ const VIEWS = {
   snoozed: [t("Snoozed"), (one) => Boolean(one.snoozed_until)],
   resolved: [t("Resolved"), () => true],
 };
-/** Returns what kind of conversation this is, in one line. @param {Api["Listed"]} one */
+/** Returns what kind of conversation this is, in one line. @param {Api["ListedHandover"]} one */
 const kindOf = (one) => personOf({ ...one, person: one.who });
 
 /** Draws the list of hand-overs next to the open conversation; view, filters and conversation are in the address. @param {Page} page */
@@ -57,7 +57,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
   /** Returns the rows that match view, label and search text; those that need this operator come first. */
   function rows() {
     const [view, label, words] = [viewOf(), params.get("label"), (params.get("q") ?? "").toLowerCase()];
-    const rank = (/** @type {Api["Listed"]} */ one) => needsAttention(one, me) ? 0 : 1;
+    const rank = (/** @type {Api["ListedHandover"]} */ one) => needsAttention(one, me) ? 0 : 1;
     const found = (view === "resolved" ? all.resolved ?? [] : all.open).filter((one) => VIEWS[view][1](one, me) && (!label || one.labels.includes(label))
       && (!words || [kindOf(one), one.reason, one.excerpt, one.operator, ...one.labels].some((text) => text.toLowerCase().includes(words))));
     return view === "resolved" ? found : found.sort((one, other) => rank(one) - rank(other));
@@ -84,7 +84,7 @@ export function inboxPage({ root, me, say, go, entitle, look, signal, told }) {
     return viewOf() === "all" ? empty(t("Nobody is waiting for a human."), h("p", { class: "muted" }, t("People who ask for one, with {command} or through the assistant, appear here immediately.", { command: "/human" }))) : empty(t("Nothing matches."));
   }
 
-  /** @param {Api["Listed"]} one */
+  /** @param {Api["ListedHandover"]} one */
   function row(one) {
     const eye = needsAttention(one, me);
     const who = one.state === "waiting" ? t("is waiting for a human") : one.ended_at ? t("with {operator}", { operator: one.operator || t("an operator") }) : one.operator === me.name ? t("with you") : t("with {operator}", { operator: one.operator || t("an operator") });

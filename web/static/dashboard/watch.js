@@ -2,7 +2,7 @@
 import { follow, isConnected } from "./live.js";
 import { GAP_MS, TOLD_MS, ask } from "./net.js";
 
-/** Returns whether a person waits for this operator: for any operator, or for the one who took them. @param {Api["Listed"]} one @param {Api["Me"]} me */
+/** Returns whether a person waits for this operator: for any operator, or for the one who took them. @param {Api["ListedHandover"]} one @param {Api["Me"]} me */
 export const needsAttention = (one, me) => one.state === "waiting" || (one.operator === me.name && Boolean(one.waits_since));
 
 /**
@@ -50,8 +50,8 @@ export function watchAlerts(tell) {
 
 /** Keeps the number of waiting people fresh: `tell` gets each new count, `told` takes hand-overs that a page has received. @param {Api["Me"]} me @param {(count: number) => void} tell */
 export function watchWaiting(me, tell) {
-  /** @param {Api["Listed"][]} handovers */
+  /** @param {Api["ListedHandover"][]} handovers */
   const count = (handovers) => tell(handovers.filter((one) => needsAttention(one, me)).length);
   const { plan, run } = watcher({ look: async () => count((await ask("/handovers", { refresh: true })).handovers), topic: "handovers", seenMs: 5000, hiddenMs: 15_000 });
-  return { told(/** @type {Api["Listed"][]} */ handovers) { count(handovers); plan(); }, look: run };
+  return { told(/** @type {Api["ListedHandover"][]} */ handovers) { count(handovers); plan(); }, look: run };
 }
