@@ -100,7 +100,10 @@ _JOINS = {
     "p": ("contacts p", "p.id = s.contact_id"),
     "a": ("agents a", "a.id = s.agent_id"),
     "t": ("session_totals t", "t.session_id = s.id"),
-}
+    "live": (
+        "LATERAL session_state(s.id, s.answered_turn, s.next_turn, s.leased_by, s.troubled_at) live", "true",
+    ),
+}  # fmt: skip
 
 
 async def _cursor_at(pool: asyncpg.Pool[asyncpg.Record], sort: str, row: int) -> str:
