@@ -59,6 +59,13 @@ async def draft(owner: Person, text: str) -> Line:
     return [line for line in screen.answers if text in line.text and "Send" in line.buttons][-1]
 
 
+async def question_for_text(owner: Person) -> Line:
+    """The bot's question for the owner's own text, once the owner sees it."""
+    screen = await owner.sees("Reply to this message with the text that I shall send to Cara")
+    (question,) = [line for line in screen.answers if "Reply to this message" in line.text]
+    return question
+
+
 async def sent(owner: Person, customer: Person) -> list[str]:
     """Texts that the bot has sent to the customer for the owner."""
     return [one["text"] for one in await owner.business_chat(customer) if one["by_bot"]]
@@ -125,8 +132,7 @@ async def test_owners_own_text_is_sent_in_place_of_the_draft(here: Deployment) -
     await cara.writes_to_owner(olga, "When does the ferry leave?")
     await draft(olga, "noon")
     await olga.tap("Change")
-    asked = await olga.sees("Reply to this message with the text that I shall send to Cara")
-    (question,) = [line for line in asked.answers if "Reply to this message" in line.text]
+    question = await question_for_text(olga)
     await olga.say("At one, since the wind is strong.", reply_to=question.message_id)
     await olga.sees("Sent.")
     assert await sent(olga, cara) == ["At one, since the wind is strong."]
@@ -143,8 +149,7 @@ async def test_own_text_after_the_press_of_send_is_reported_as_unsent(here: Depl
     await cara.writes_to_owner(olga, "When does the ferry leave?")
     shown = await draft(olga, "noon")
     await olga.tap("Change")
-    asked = await olga.sees("Reply to this message")
-    (question,) = [line for line in asked.answers if "Reply to this message" in line.text]
+    question = await question_for_text(olga)
     await olga.tap("Send", message_id=shown.message_id)
     await olga.say("At one, since the wind is strong.", reply_to=question.message_id)
     await olga.sees("Your text was not sent: another text was approved before it.")
@@ -157,8 +162,7 @@ async def test_cancelled_change_keeps_the_draft(here: Deployment) -> None:
     await cara.writes_to_owner(olga, "When does the ferry leave?")
     shown = await draft(olga, "noon")
     await olga.tap("Change")
-    asked = await olga.sees("Reply to this message")
-    (question,) = [line for line in asked.answers if "Reply to this message" in line.text]
+    question = await question_for_text(olga)
     await olga.tap("Cancel")
     await olga.sees("Cancelled.")
     await olga.say("Never mind the tide.", reply_to=question.message_id)
@@ -171,7 +175,7 @@ async def test_cancelled_change_keeps_the_draft(here: Deployment) -> None:
 
 @pytest.fixture
 async def slow_question(here: Deployment) -> None:
-    """Let the bot hear only seconds after its owner has seen the question that it was sent."""
+    """Delay Telegram's answer to the bot by three seconds after the owner has seen the question."""
     await here.api.fail("sendMessage", match={"contains": "Reply to this message"}, stall_after=3)
 
 
@@ -181,8 +185,7 @@ async def test_change_cancelled_while_its_question_is_sent_stays_cancelled(here:
     await cara.writes_to_owner(olga, "When does the ferry leave?")
     await draft(olga, "noon")
     await olga.tap("Change")
-    asked = await olga.sees("Reply to this message")
-    (question,) = [line for line in asked.answers if "Reply to this message" in line.text]
+    question = await question_for_text(olga)
     await olga.tap("Cancel")
     await olga.sees("Cancelled.")
     await olga.say("Never mind the tide.", reply_to=question.message_id)
@@ -196,8 +199,7 @@ async def test_own_text_given_while_its_question_is_sent_is_sent(here: Deploymen
     await cara.writes_to_owner(olga, "When does the ferry leave?")
     await draft(olga, "noon")
     await olga.tap("Change")
-    asked = await olga.sees("Reply to this message")
-    (question,) = [line for line in asked.answers if "Reply to this message" in line.text]
+    question = await question_for_text(olga)
     await olga.say("At one, since the wind is strong.", reply_to=question.message_id)
     await olga.sees("Sent.")
     assert await sent(olga, cara) == ["At one, since the wind is strong."]
