@@ -42,6 +42,8 @@ async def child(
     tmp_path: Path, log_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[ChildProcess]:
     monkeypatch.setattr(child_process, "_SPARE_AFTER_SECONDS", 0.1)
+    # A busy machine may need longer until a spare has read that it is to end.
+    monkeypatch.setattr(child_process, "_GO_SECONDS", 60)
     monkeypatch.setattr(child_process, "has_room_for_spare", lambda: True)
     made = ChildProcess(
         name="sample", environment={**os.environ, "PYTHONPATH": str(child_process.ROOT)}, folder=tmp_path,
@@ -63,10 +65,21 @@ async def wait_for_lines(log: Path, word: str, times: int) -> list[list[str]]:
             await asyncio.sleep(0.02)
 
 
+async def wait_until_kept(child: ChildProcess, pid: str) -> None:
+    """Wait until the supervisor has noticed that its spare with this process id has started.
+
+    A spare can write its first line before that, as these start at once and import little.
+    """
+    async with asyncio.timeout(60):
+        while child._spare is None or child._spare.pid != int(pid):
+            await asyncio.sleep(0.02)
+
+
 async def test_spare_takes_the_place_of_a_killed_process(child: ChildProcess, log_file: Path) -> None:
     [first] = await wait_for_lines(log_file, "works", 1)
     for number in (1, 2):
         waiting = (await wait_for_lines(log_file, "waits", number))[-1]
+        await wait_until_kept(child, waiting[1])
         assert child.pid is not None
         os.kill(child.pid, signal.SIGKILL)
         works = (await wait_for_lines(log_file, "works", number + 1))[-1]
@@ -77,6 +90,7 @@ async def test_spare_takes_the_place_of_a_killed_process(child: ChildProcess, lo
 
 async def test_spare_that_was_killed_is_replaced(child: ChildProcess, log_file: Path) -> None:
     [[_, pid]] = await wait_for_lines(log_file, "waits", 1)
+    await wait_until_kept(child, pid)
     os.kill(int(pid), signal.SIGKILL)
     await wait_for_lines(log_file, "waits", 2)
     assert len(await wait_for_lines(log_file, "works", 1)) == 1
@@ -84,6 +98,7 @@ async def test_spare_that_was_killed_is_replaced(child: ChildProcess, log_file: 
 
 async def test_spare_ends_when_its_process_is_stopped(child: ChildProcess, log_file: Path) -> None:
     [[_, pid]] = await wait_for_lines(log_file, "waits", 1)
+    await wait_until_kept(child, pid)
     await child.stop(timeout_seconds=5)
     assert ["ends", pid] in await wait_for_lines(log_file, "ends", 1)
 
