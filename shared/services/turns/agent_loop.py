@@ -154,14 +154,13 @@ class RequestLimits:
 class TurnLogStore(ToolRoundStore, Protocol):
     """Store of the session's log, and of calls that were paid for but lost.
 
-    `load` returns the live entries, hidden pins first. `record_waste` books failed calls, and settles the
-    reservation at `settled_micro` micro-dollars. `record_lost` books an estimate for calls of an attempt
-    whose process died, and returns their number. `keep_artifacts` stores whole texts as pairs of an entry's
-    `seq` and its artifact. All raise LeaseLost or StorageUnavailable.
+    `load` returns the live entries, hidden pins first. `record_waste` books failed calls. `record_lost` books
+    an estimate for calls of an attempt whose process died, and returns their number. `keep_artifacts` stores
+    whole texts as pairs of an entry's `seq` and its artifact. All raise LeaseLost or StorageUnavailable.
     """
 
     async def load(self, session_id: int, *, base_turn: int, through_turn: int) -> tuple[Entry, ...]: ...
-    async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None: ...
+    async def record_waste(self, claim: Claim, spent: Sequence[Spending]) -> None: ...
     async def record_lost(self, claim: Claim, *, model: str, input_tokens: int) -> int: ...
     async def keep_artifacts(self, claim: Claim, artifacts: Sequence[tuple[int, Artifact]]) -> None: ...
 
@@ -278,14 +277,12 @@ class AgentLoop:
     ) -> TurnResult:
         state = await self._begin(claim, emit, stop, costs)
         card = state.given.card
+        await self.record_lost_calls(claim, state.view.entries)
         await self._tool_rounds.finish_interrupted(state)
         try:
             if is_emptied(select_open_turn_entries(state.view)):
                 raise TurnStopped("")
             self._prune(state)
-            if claim.attempt > 1:
-                tokens = self._model_caller.prepare(state).estimate
-                await self._store.record_lost(claim, model=card.name, input_tokens=tokens)
             await self._wait_for_compaction(state)
             prepared, reply = await self._run_rounds(state)
         except TurnStopped as stopped:
@@ -314,6 +311,18 @@ class AgentLoop:
             return answered
         unseen = find_undescribed(state.view.entries, whose=self._picture_owner(claim), turn=claim.turn)
         return replace(answered, unseen=unseen)
+
+    async def record_lost_calls(self, claim: Claim, entries: Sequence[Entry]) -> None:
+        """Book an estimate for calls of the turn's earlier attempts whose process died, whatever becomes of
+        the turn.
+
+        The input of such a call is estimated as the session's last request or `entries`, the larger one.
+        Raises LeaseLost and StorageUnavailable.
+        """
+        if claim.attempt > 1:
+            tokens = max(claim.context_tokens, sum(entry.tokens for entry in entries))
+            model = self._requests.resolve_model(claim.agent_config)
+            await self._store.record_lost(claim, model=model, input_tokens=tokens)
 
     async def _begin(
         self, claim: Claim, emit: Emit, stop: asyncio.Future[None], costs: CallCosts

@@ -55,12 +55,12 @@ COUNT_SECONDS = 3.0
 class ModelCallStore(Protocol):
     """Store of failed or lost calls, and of artifacts that requests mention.
 
-    `record_waste` books calls without a result, and settles the reservation at `settled_micro` micro-dollars.
+    `record_waste` books calls without a result; their reservation stays, for the turn's next calls.
     `record_lost` books an estimate for calls of an attempt whose process died, and returns their number.
     `keep_artifacts` stores whole texts as pairs of an entry's `seq` and its artifact. All raise LeaseLost.
     """
 
-    async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None: ...
+    async def record_waste(self, claim: Claim, spent: Sequence[Spending]) -> None: ...
     async def record_lost(self, claim: Claim, *, model: str, input_tokens: int) -> int: ...
     async def keep_artifacts(self, claim: Claim, artifacts: Sequence[tuple[int, Artifact]]) -> None: ...
 
@@ -285,9 +285,9 @@ class ModelCaller:
                 build_spending(usage, prepared.card.name, prepared.card, aborted=True)
                 for usage in error.aborted
             )
-            if not isinstance(error, PromptTooLong) and state.costs.unpaid:
-                settled = state.costs.micro
-                await self._store.record_waste(state.claim, state.costs.take_unpaid(), settled_micro=settled)
+            if not isinstance(error, PromptTooLong) and (wasted := tuple(state.costs.unpaid)):
+                await self._store.record_waste(state.claim, wasted)
+                state.costs.mark_stored(wasted)
             raise
 
     async def _call_until_stopped(self, state: TurnAttempt, prepared: PreparedRequest) -> ModelReply:

@@ -674,7 +674,7 @@ class SessionService:
             pass
         except StorageUnavailable:
             self._unsure.add(claim.session_id)
-        await self._release(claim)
+        await self._release_reservation(claim)
 
     async def measure_context(self, session_id: int) -> ContextMeasured | None:
         """Return the gauge of the session's next request; None before the first answered turn.
@@ -750,10 +750,15 @@ class SessionService:
 
     async def _end_stopped(self, claim: Claim, emit: Emit) -> bool:
         """End a turn as failed because it has crashed processes; return True if another turn waits."""
-        error = ProcessStopped()
         log.error("turn_stopped_processes", session_id=claim.session_id, turn=claim.turn)
-        ended = _build_notice_result(state="failed", code=error.code, text=error.advice)
-        return await self._commit_or_postpone(claim, ended, emit)
+        costs = CallCosts(claim=claim)
+        await emit(_build_start(claim))
+        try:
+            await self._agent_loop.record_lost_calls(claim, claim.entries or ())
+        except (LeaseLost, StorageUnavailable):
+            await self._postpone(costs, emit, seconds=1.0, fault=False, error=None)
+            return False
+        return await self._give_up(costs, ProcessStopped(), emit)
 
     async def _attempt(self, claim: Claim, emit: Emit) -> bool:
         stop = self._stops[claim.session_id] = asyncio.get_running_loop().create_future()
@@ -762,42 +767,37 @@ class SessionService:
         self._answering[claim.session_id] = claim.turn
         costs = CallCosts(claim=claim)
         try:
-            started = RunStarted(
-                turn=claim.turn, attempt=claim.attempt, epoch=claim.epoch, address_id=claim.address_id
-            )
-            await emit(started)
+            await emit(_build_start(claim))
             async with self._storage_limiter():
                 answered = await self._agent_loop.answer(claim, emit=emit, stop=stop, costs=costs)
                 if claim.session_id in self._interrupted and answered.outcome.state == "stopped":
                     seconds = 0.0 if costs.stored else REST_SECONDS
-                    await self._postpone(
-                        costs.claim, emit, seconds=seconds, fault=False, error=None, paid=costs
-                    )
+                    await self._postpone(costs, emit, seconds=seconds, fault=False, error=None)
                     return False
                 return await self._commit(costs.claim, answered, emit)
         except LeaseLost:
             log.info("turn_lease_lost", session_id=claim.session_id, turn=claim.turn)
-            await self._release(costs.claim)
+            await self._release_reservation(costs.claim, spent_micro=costs.micro)
             return False
         except StorageUnavailable as error:
             log.warning(
                 "turn_storage_unavailable", session_id=claim.session_id, turn=claim.turn, reason=str(error)
             )
-            await self._postpone(costs.claim, emit, seconds=1.0, fault=False, error=None)
+            await self._postpone(costs, emit, seconds=1.0, fault=False, error=None)
             return False
         except asyncio.CancelledError:
-            await self._postpone(costs.claim, emit, seconds=0.0, fault=False, error=None, cut_off=costs)
+            await self._postpone(costs, emit, seconds=0.0, fault=False, error=None, tries_once=True)
             raise
         except CapHeld as error:
             log.info(
                 "turn_waiting_for_budget", session_id=claim.session_id, turn=claim.turn, reason=str(error)
             )
-            return await self._defer(costs.claim, error, emit, seconds=BUDGET_RETRY_SECONDS, paid=costs)
+            return await self._defer(costs, error, emit, seconds=BUDGET_RETRY_SECONDS)
         except ModelError as error:
-            return await self._handle_model_error(costs.claim, error, emit)
+            return await self._handle_model_error(costs, error, emit)
         except Exception as error:
             log.exception("turn_failed", session_id=claim.session_id, turn=claim.turn, attempt=claim.attempt)
-            return await self._retry_or_give_up(costs.claim, error, emit)
+            return await self._retry_or_give_up(costs, error, emit)
         finally:
             self._stops.pop(claim.session_id, None)
             self._answering.pop(claim.session_id, None)
@@ -849,36 +849,42 @@ class SessionService:
     async def _measure(
         self, claim: Claim, answered: TurnResult, stored: AnswerStored
     ) -> ContextMeasured | None:
+        """Return the gauge after the answer; None if it cannot be measured, since the answer is stored
+        already.
+        """
         if answered.measured is None or not stored.view_moved:
             return answered.measured
-        return await self._agent_loop.measure_context(claim.session_id)
+        try:
+            return await self._agent_loop.measure_context(claim.session_id)
+        except EvertalkError as error:
+            log.info("gauge_not_measured", session_id=claim.session_id, turn=claim.turn, reason=str(error))
+            return None
 
-    async def _handle_model_error(self, claim: Claim, error: ModelError, emit: Emit) -> bool:
+    async def _handle_model_error(self, costs: CallCosts, error: ModelError, emit: Emit) -> bool:
+        claim = costs.claim
         log.warning(
             "turn_waiting_for_model" if error.transient else "turn_rejected_by_model",
             session_id=claim.session_id, turn=claim.turn, code=error.code, reason=str(error),
         )  # fmt: skip
         if not error.transient:
-            return await self._retry_or_give_up(claim, error, emit)
+            return await self._retry_or_give_up(costs, error, emit)
         if _has_waited_long(claim, error):
-            return await self._give_up(claim, ModelGaveUp(str(error)), emit)
-        return await self._defer(claim, error, emit, seconds=_wait_seconds(error, claim.attempt))
+            return await self._give_up(costs, ModelGaveUp(str(error)), emit)
+        return await self._defer(costs, error, emit, seconds=_wait_seconds(error, claim.attempt))
 
-    async def _defer(
-        self, claim: Claim, error: EvertalkError, emit: Emit, *, seconds: float, paid: CallCosts | None = None
-    ) -> bool:
+    async def _defer(self, costs: CallCosts, error: EvertalkError, emit: Emit, *, seconds: float) -> bool:
         try:
-            if await self._load_reminder_text(claim) is not None:
+            if await self._load_reminder_text(costs.claim) is not None:
                 # A reminder is delivered now and does not wait for a model that may be away for hours.
-                failed = _build_notice_result(state="failed", code=error.code, text=error.advice)
-                return await self._commit(claim, failed, emit)
+                failed = _build_notice_result(costs, code=error.code, text=error.advice)
+                return await self._commit(costs.claim, failed, emit)
         except (LeaseLost, StorageUnavailable):
-            await self._postpone(claim, emit, seconds=1.0, fault=False, error=None)
+            await self._postpone(costs, emit, seconds=1.0, fault=False, error=None)
             return False
-        await self._postpone(claim, emit, seconds=seconds, fault=False, error=error, paid=paid)
+        await self._postpone(costs, emit, seconds=seconds, fault=False, error=error)
         return False
 
-    async def _retry_or_give_up(self, claim: Claim, error: Exception, emit: Emit) -> bool:
+    async def _retry_or_give_up(self, costs: CallCosts, error: Exception, emit: Emit) -> bool:
         """Retry a failed turn; after too many failures, end it with a notice.
 
         Return True if another turn waits.
@@ -886,23 +892,20 @@ class SessionService:
         most = MAX_CONTENT_ATTEMPTS if isinstance(error, ContentRefused) else MAX_FAULTS
         if isinstance(error, ModelError) and error.ends_turn:
             most = 1
-        if claim.faults + 1 < most:
-            await self._postpone(claim, emit, seconds=0.5, fault=True, error=None)
+        if costs.claim.faults + 1 < most:
+            await self._postpone(costs, emit, seconds=0.5, fault=True, error=None)
             return False
-        return await self._give_up(claim, error, emit)
+        return await self._give_up(costs, error, emit)
 
-    async def _give_up(self, claim: Claim, error: Exception, emit: Emit) -> bool:
+    async def _give_up(self, costs: CallCosts, error: Exception, emit: Emit) -> bool:
         """End the turn with a notice for the person; return True if another turn waits."""
         advice = error.advice if isinstance(error, EvertalkError) else EvertalkError.advice
         code = error.code if isinstance(error, EvertalkError) else "internal_error"
-        ended = _build_notice_result(state="failed", code=code, text=advice)
-        return await self._commit_or_postpone(claim, ended, emit)
-
-    async def _commit_or_postpone(self, claim: Claim, ended: TurnResult, emit: Emit) -> bool:
+        ended = _build_notice_result(costs, code=code, text=advice)
         try:
-            return await self._commit(claim, ended, emit)
+            return await self._commit(costs.claim, ended, emit)
         except (LeaseLost, StorageUnavailable):
-            await self._postpone(claim, emit, seconds=1.0, fault=False, error=None)
+            await self._postpone(costs, emit, seconds=1.0, fault=False, error=None)
             return False
 
     async def _load_reminder_text(self, claim: Claim) -> str | None:
@@ -926,50 +929,55 @@ class SessionService:
 
     async def _postpone(
         self,
-        claim: Claim,
+        costs: CallCosts,
         emit: Emit,
         *,
         seconds: float,
         fault: bool,
         error: EvertalkError | None,
-        cut_off: CallCosts | None = None,
-        paid: CallCosts | None = None,
+        tries_once: bool = False,
     ) -> None:
-        """Release the turn for a retry in `seconds`; repeat until the database answers.
+        """Release the turn for a retry in `seconds`, and store the cost of calls that is not stored yet;
+        repeat until the database answers.
 
-        Meanwhile no other process can take the turn. A process that is ending tries only once; `cut_off` is
-        the cost of the call that it interrupts, stored with the turn.
+        Meanwhile no other process can take the turn. `tries_once` is for a process that is ending: its turn
+        is released when its lease ends.
         """
+        claim = costs.claim
         tell = error is not None and not claim.told_waiting
         notice = {"text": error.advice, "error": error.code, "waiting": True} if tell and error else None
         waits_for = error.provider or None if isinstance(error, ModelError) else None
-        told, costs = None, cut_off or paid
+        told = None
         while True:
             try:
                 told = await self._turns.postpone(
                     claim, seconds=seconds, fault=fault, notice=notice,
-                    spent=tuple(costs.unpaid) if costs else (),
-                    settled_micro=costs.micro if costs else 0,
+                    spent=tuple(costs.unpaid),
+                    settled_micro=costs.micro,
                     waits_for=waits_for,
                 )  # fmt: skip
                 break
             except LeaseLost:
+                await self._release_reservation(claim, spent_micro=costs.micro)
                 return
             except StorageUnavailable:
-                if cut_off is not None:
+                if tries_once:
                     return
                 await asyncio.sleep(1.0)
         self._crash_point("after_put_back")
-        await self._release(claim)
+        await self._release_reservation(claim)
         if told is not None:
             await emit(Stored(event_seq=told[0], kind="msg", payload=told[1]))
         await emit(RunEnded(turn=claim.turn, state="waiting"))
 
-    async def _release(self, claim: Claim) -> None:
+    async def _release_reservation(self, claim: Claim, *, spent_micro: int = 0) -> None:
+        """End the claim's reservation if it has not ended yet, at `spent_micro` micro-dollars or the cost of
+        its calls in the ledger, the larger one.
+        """
         if claim.reservation_id is None:
             return
         try:
-            await self._turns.release_reservation(claim.reservation_id)
+            await self._turns.release_reservation(claim.reservation_id, spent_micro=spent_micro)
         except StorageUnavailable:
             log.warning("reservation_release_deferred", reservation_id=claim.reservation_id)
 
@@ -1031,11 +1039,17 @@ def validate_text(text: str, *, most: int = MESSAGE_CHARS, alone: bool = True) -
         raise UnreadableMessage("control bytes or broken characters")
 
 
-def _build_notice_result(*, state: Any, code: str, text: str) -> TurnResult:
-    screen = {"text": text, "error": code}
-    return TurnResult(
-        outcome=Outcome(state=state, blocks=None, tokens=0, screen=screen, error_code=code), measured=None
-    )
+def _build_start(claim: Claim) -> RunStarted:
+    return RunStarted(turn=claim.turn, attempt=claim.attempt, epoch=claim.epoch, address_id=claim.address_id)
+
+
+def _build_notice_result(costs: CallCosts, *, code: str, text: str) -> TurnResult:
+    """Return the result of a failed turn, with a notice for the person and the cost of its calls."""
+    outcome = Outcome(
+        state="failed", blocks=None, tokens=0, screen={"text": text, "error": code}, error_code=code,
+        spent=tuple(costs.unpaid), settled_micro=costs.micro,
+    )  # fmt: skip
+    return TurnResult(outcome=outcome, measured=None)
 
 
 def _has_waited_long(claim: Claim, error: ModelError) -> bool:

@@ -221,7 +221,7 @@ class CallCosts:
     may_be_sent: bool = False
     """True once the database knows that a repeated attempt may have sent calls."""
     stored: list[Spending] = field(default_factory=list)
-    """Calls whose cost was stored with a tool round."""
+    """Calls whose cost is stored, with a tool round or after a failure."""
     unpaid: list[Spending] = field(default_factory=list)
     """Calls whose cost is not stored yet; the end or the release of the turn stores it."""
 
@@ -230,11 +230,13 @@ class CallCosts:
         """Known cost of all calls in micro-dollars, stored or not; calls without a price count as 0."""
         return sum(call.cost_micro or 0 for call in (*self.stored, *self.unpaid))
 
-    def take_unpaid(self) -> tuple[Spending, ...]:
-        """Return the calls whose cost is not stored yet and forget them, so that they are stored once."""
-        taken = tuple(self.unpaid)
-        self.unpaid.clear()
-        return taken
+    def mark_stored(self, calls: Sequence[Spending]) -> None:
+        """Note that the cost of these calls, the first of `unpaid`, has been stored.
+
+        Until then the end of the attempt stores it, so that a failed store loses no cost.
+        """
+        del self.unpaid[: len(calls)]
+        self.stored += calls
 
 
 class SpendStore(Protocol):

@@ -90,11 +90,11 @@ class ToolRounds:
         stops the turn, running tools are cancelled, and TurnStopped is raised after their results are stored.
         """
         tokens = self.count_tokens(reply, reply.blocks, prepared)
-        spent = state.costs.take_unpaid()
+        spent = tuple(state.costs.unpaid)
         seq = await self._store.record_tool_calls(
             state.claim, blocks=reply.blocks, tokens=tokens, calls=calls, spent=spent
         )
-        state.costs.stored += spent
+        state.costs.mark_stored(spent)
         self._add(state, seq, "assistant", reply.blocks, tokens)
         if reply.usage.known and not prepared.left_out:
             state.meter.anchor_at(reply.usage.context_tokens)

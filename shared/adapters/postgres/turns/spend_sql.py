@@ -79,6 +79,11 @@ UPDATE session_totals
  WHERE session_id = :session_id
 """)
 """Add the sums of calls, as `sum_spending` makes them, to the lifetime totals of a session."""
+LIST_BOOKED = Named("""
+SELECT coalesce(array_agg(request_id), '{}') FROM usage
+ WHERE session_id = :session_id AND turn_no = :turn AND request_id = ANY (:request_ids::text[])
+""")
+"""Select which of these calls of a turn the ledger has."""
 SETTLE_RESERVATION = Named("""
 WITH done AS (
   UPDATE reservations SET state = 'settled', settled_micro = :settled_micro, ended_at = now()

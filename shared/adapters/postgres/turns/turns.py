@@ -472,7 +472,8 @@ class PostgresTurns(PoolStore):
         """Postpone a turn by `seconds`; `notice` is shown to the person, once per turn.
 
         `waits_for` names a provider whose next answer makes the turn due earlier, see `wake_waiting_turns`.
-        Calls that were interrupted are booked in the same transaction. Returns the number and payload of the
+        `spent` are calls that are not booked yet: they are booked in the same transaction, and the
+        reservation is settled at `settled_micro` micro-dollars. Returns the number and payload of the
         notice's event, None without a notice. Raises LeaseLost.
         """
         told = None if notice is None else dict(notice)
@@ -484,7 +485,11 @@ class PostgresTurns(PoolStore):
             if row is None:
                 raise LeaseLost(f"turn {claim.turn} of session {claim.session_id}")
             if spent:
-                await _record_waste(connection, claim, spent, settled_micro)
+                unbooked = await _drop_booked(connection, claim, spent)
+                await settle_calls(
+                    connection, unbooked, reservation_id=claim.reservation_id, settled_micro=settled_micro,
+                    session_id=claim.session_id, contact_id=claim.contact_id, turn=claim.turn,
+                )  # fmt: skip
         if spent:
             self._allowance.settle(claim.reservation_id, settled_micro)
         if notice is None:
@@ -535,11 +540,16 @@ class PostgresTurns(PoolStore):
         await self._pool.execute(*turn_sql.LET_GO(session_ids=list(session_ids), worker_id=worker_id))
 
     @store_method
-    async def record_waste(self, claim: Claim, spent: Sequence[Spending], *, settled_micro: int) -> None:
-        """Book model calls without a result; settle the reservation at `settled_micro` micro-dollars."""
+    async def record_waste(self, claim: Claim, spent: Sequence[Spending]) -> None:
+        """Book model calls without a result.
+
+        Does not check the lease, since the calls are paid. The turn's reservation stays: it pays for the next
+        calls, too, and the end of the attempt settles it.
+        """
         async with self._pool.acquire() as connection, connection.transaction():
-            await _record_waste(connection, claim, spent, settled_micro)
-        self._allowance.settle(claim.reservation_id, settled_micro)
+            await record_calls(
+                connection, spent, session_id=claim.session_id, contact_id=claim.contact_id, turn=claim.turn
+            )
 
     @store_method
     async def record_lost(self, claim: Claim, *, model: str, input_tokens: int) -> int:
@@ -972,6 +982,19 @@ async def _insert_calls(connection: Connection, spent: Sequence[Spending], **pla
     await connection.execute(*spend_sql.RECORD_CALLS(usage=build_usage_rows(spent), **place))
 
 
+async def _drop_booked(
+    connection: Connection, claim: Claim, spent: Sequence[Spending]
+) -> Sequence[Spending]:
+    """Return the calls without those that a commit of the same attempt has booked, whose reply was lost."""
+    ids = [call.request_id for call in spent if call.request_id]
+    if not ids:
+        return spent
+    booked = await connection.fetchval(
+        *spend_sql.LIST_BOOKED(session_id=claim.session_id, turn=claim.turn, request_ids=ids)
+    )
+    return [call for call in spent if call.request_id not in booked]
+
+
 async def settle_calls(
     connection: Connection,
     spent: Sequence[Spending],
@@ -986,15 +1009,6 @@ async def settle_calls(
         await connection.execute(
             *spend_sql.SETTLE_RESERVATION(reservation_id=reservation_id, settled_micro=settled_micro)
         )
-
-
-async def _record_waste(
-    connection: Connection, claim: Claim, spent: Sequence[Spending], settled_micro: int
-) -> None:
-    await settle_calls(
-        connection, spent, reservation_id=claim.reservation_id, settled_micro=settled_micro,
-        session_id=claim.session_id, contact_id=claim.contact_id, turn=claim.turn,
-    )  # fmt: skip
 
 
 async def _record_extras(
