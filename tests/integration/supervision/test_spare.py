@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -65,14 +65,22 @@ async def wait_for_lines(log: Path, word: str, times: int) -> list[list[str]]:
             await asyncio.sleep(0.02)
 
 
+async def wait_until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not true():
+            await asyncio.sleep(0.02)
+
+
 async def wait_until_kept(child: ChildProcess, pid: str) -> None:
     """Wait until the supervisor has noticed that its spare with this process id has started.
 
-    A spare can write its first line before that, as these start at once and import little.
+    A process can write its first line before its supervisor continues, as these import little.
     """
-    async with asyncio.timeout(60):
-        while child._spare is None or child._spare.pid != int(pid):
-            await asyncio.sleep(0.02)
+    await wait_until(lambda: child._spare is not None and child._spare.pid == int(pid))
+
+
+async def wait_until_running(child: ChildProcess, pid: str) -> None:
+    await wait_until(lambda: child.pid == int(pid))
 
 
 async def test_spare_takes_the_place_of_a_killed_process(child: ChildProcess, log_file: Path) -> None:
@@ -85,7 +93,7 @@ async def test_spare_takes_the_place_of_a_killed_process(child: ChildProcess, lo
         works = (await wait_for_lines(log_file, "works", number + 1))[-1]
         assert works[1] == waiting[1] != first[1]
         assert works[2:] == ["True", "False"]
-        assert child.pid == int(works[1])
+        await wait_until_running(child, works[1])
 
 
 async def test_spare_that_was_killed_is_replaced(child: ChildProcess, log_file: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.kit.web.event_stream_client import URL, post, ticket
-from tests.kit.web.fixtures import Server, Starter
+from tests.kit.web.fixtures import WAIT_SECONDS, Server, Starter
 from tests.kit.web.poll_client import PollScreen, open_poll, status_of
 from web.server import poll_lines as module
 from web.server.rate_limits import LOCAL
@@ -79,7 +79,10 @@ async def test_second_request_of_a_line_ends_the_first(server: Server) -> None:
     newer.after, newer.batch = screen.after, screen.batch
     brought = [*await newer.poll(wait=20), *await waiting]
     assert [one["event_seq"] for one in brought if one.get("role") == "person"] in ([1], [])
-    assert (await newer.until("msg", role="assistant"))["event_seq"] == 2
+    # A client that comes late, as on a busy machine, is greeted anew, with the events in its welcome.
+    async with asyncio.timeout(WAIT_SECONDS):
+        while 2 not in [event.get("event_seq") for one in brought for event in one.get("events", [one])]:
+            brought += await newer.poll()
 
 
 async def test_polls_may_reach_several_processes(starter: Starter) -> None:
