@@ -982,9 +982,7 @@ async def _insert_calls(connection: Connection, spent: Sequence[Spending], **pla
     await connection.execute(*spend_sql.RECORD_CALLS(usage=build_usage_rows(spent), **place))
 
 
-async def _drop_booked(
-    connection: Connection, claim: Claim, spent: Sequence[Spending]
-) -> Sequence[Spending]:
+async def _drop_booked(connection: Connection, claim: Claim, spent: Sequence[Spending]) -> Sequence[Spending]:
     """Return the calls without those that a commit of the same attempt has booked, whose reply was lost."""
     ids = [call.request_id for call in spent if call.request_id]
     if not ids:
