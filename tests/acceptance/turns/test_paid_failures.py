@@ -33,7 +33,8 @@ def app_options() -> dict[str, Any]:
 def fail_once(monkeypatch: pytest.MonkeyPatch, guest: Visit, method: str, *, stores: bool = False) -> None:
     """Lose the connection at the first call of the turn store's method; with `stores`, after its commit."""
     store = type(guest.app.stores.turns)
-    whole, failed = getattr(store, method), []
+    whole = getattr(store, method)
+    failed: list[str] = []
 
     async def failing(*given: Any, **named: Any) -> Any:
         if failed:
