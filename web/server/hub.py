@@ -58,6 +58,8 @@ RESET_SPREAD_MS = 1_000
 HELD_BACK = 1_000
 """Maximum events held back for a client before its welcome is ready."""
 _OF_A_RUN = ("run", "delta", "stream")
+_RUN_ENDS = ("done", "aborted", "failed", "queued")
+"""States of a `run` frame after which its turn is not being answered."""
 
 
 class Announcements(Protocol):
@@ -210,6 +212,13 @@ class SessionChannel:
     def idle(self) -> bool:
         """Whether the channel has neither clients nor a running answer."""
         return not self.subscribers and self.draft is None
+
+    def is_outdated(self, turn: int, attempt: int) -> bool:
+        """Return whether text of this attempt at a turn is older than the draft.
+
+        A process that has lost its lease may still send such text.
+        """
+        return self.draft is not None and (turn, attempt) < (self.draft.turn, self.draft.attempt)
 
     def show(self, frame: Mapping[str, Any]) -> None:
         """Send a frame that is not stored; its `to` or `place` limits it to one client or address."""
@@ -443,9 +452,23 @@ class Hub:
         self._enqueue_announcement(ALL_PROCESSES, {**LEFT, "session": session_id, "place": address_id})
         self._close_address(session_id, address_id, "signed out")
 
+    def drop_draft(self, session_id: int) -> None:
+        """Forget the text of an answer that this process no longer writes; that of another process stays.
+
+        An answer that another process took over ends here without `RunEnded`.
+        """
+        channel = self._channels.get(session_id)
+        if channel is not None and channel.draft is not None and not channel.draft_is_remote:
+            self._end_draft(session_id, channel.draft.turn)
+
     def _add_delta(self, session_id: int, delta: Delta) -> None:
-        """Add a piece of a running answer, and send collected pieces when they are due."""
+        """Add a piece of a running answer, and send collected pieces when they are due.
+
+        A piece that is older than the draft is ignored, because another process answers the turn now.
+        """
         channel = self._open_channel(session_id)
+        if channel.is_outdated(delta.turn, delta.attempt):
+            return
         if channel.draft is None or channel.draft.turn != delta.turn:
             channel.draft = Draft(turn=delta.turn, attempt=delta.attempt)
         channel.draft.add(delta)
@@ -599,12 +622,21 @@ class Hub:
                 return
             if kind == "stream" and not self._apply_remote_stream(channel, frame):
                 return
-            if kind == "run" and frame.get("state") in ("done", "aborted", "failed", "queued"):
-                channel.draft = None
+            if kind == "run":
+                self._handle_remote_run(channel, frame)
             if kind in _OF_A_RUN and channel.filling and len(channel.later) < HELD_BACK:
                 channel.later.append(frame)
             else:
                 channel.show(frame)
+
+    def _handle_remote_run(self, channel: SessionChannel, frame: Mapping[str, Any]) -> None:
+        """Forget the draft if another process says that its turn, or a later one, has ended."""
+        turn, state = frame.get("turn"), frame.get("state")
+        if not isinstance(turn, int) or state not in _RUN_ENDS:
+            return
+        # The process that postponed a turn may say so after this process has begun its next attempt.
+        is_begun_here = state == "queued" and not channel.draft_is_remote
+        self._end_draft(channel.session_id, turn - 1 if is_begun_here else turn)
 
     def _send_stream(self, session_id: int, message: Mapping[str, Any]) -> None:
         """Announce the text of the running answer if this process has all of it."""
@@ -619,17 +651,19 @@ class Hub:
         )
 
     def _apply_remote_stream(self, channel: SessionChannel, frame: Mapping[str, Any]) -> bool:
-        """Take over a draft text from another process; return False if the frame is invalid."""
+        """Take over a draft text from another process; return False if the frame is invalid or outdated."""
         try:
             turn, attempt, text = int(frame["turn"]), int(frame["attempt"]), str(frame["text"])
         except (KeyError, TypeError, ValueError):
+            return False
+        if channel.is_outdated(turn, attempt):
             return False
         channel.draft = Draft.from_text(turn=turn, attempt=attempt, text=text)
         channel.draft_is_remote = True
         return True
 
     def _apply_remote_delta(self, channel: SessionChannel, frame: Mapping[str, Any]) -> bool:
-        """Add a piece of text from another process; return False if the frame is invalid."""
+        """Add a piece of text from another process; return False if the frame is invalid or outdated."""
         try:
             delta = Delta(
                 turn=int(frame["turn"]),
@@ -638,6 +672,8 @@ class Hub:
                 text=str(frame["text"]),
             )
         except (KeyError, TypeError, ValueError):
+            return False
+        if channel.is_outdated(delta.turn, delta.attempt):
             return False
         if channel.draft is None or channel.draft.turn != delta.turn:
             channel.draft = Draft(turn=delta.turn, attempt=delta.attempt)
@@ -733,10 +769,11 @@ class SessionBroadcast:
         self._hub.handle_event(self._session_id, event)
 
     async def mark_idle(self) -> None:
-        """Do nothing: connections to Redis stay open."""
+        """Do nothing: the hub keeps the clients of the session."""
 
     async def close(self) -> None:
-        """Do nothing: connections to Redis stay open."""
+        """Forget the text of an answer that ended without `RunEnded`; the hub keeps the session's clients."""
+        self._hub.drop_draft(self._session_id)
 
 
 class Replies:
