@@ -102,9 +102,9 @@ class RateLimited(BadInput):
 class CidUsed(BadInput):
     """Refusal of a message or edit whose `cid` belongs to a message with another text."""
 
-    sentence = "Refusal of a cid that another message of the session has."
+    sentence = "Another message has this id already."
     code = "cid_used"
-    advice = "Take a new one."
+    advice = "Please send the message again, under a new id."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
