@@ -130,16 +130,16 @@ class _Chat:
         try:
             known = await admit(self._hub, greet(hello))
         except NobodyYet as nobody:
-            first = await self._wait_for_somebody(nobody, hello)
+            first = await self._wait_for_action(nobody, hello)
             known = await admit(self._hub, greet(replace(hello, begin=True))) if first else None
         while known is not None:
             known = await self._serve_connection(known, hello, first)
             first = None
 
-    async def _wait_for_somebody(self, nobody: NobodyYet, hello: wire.Hello) -> str | None:
-        """Return the first frame that needs a conversation; None if the visitor left without one.
+    async def _wait_for_action(self, nobody: NobodyYet, hello: wire.Hello) -> str | None:
+        """Return the first `wire.Action`; None if the visitor left without one.
 
-        Raises Closed.
+        A ping is answered; frames about a conversation, such as `stop`, are ignored. Raises Closed.
         """
         self._public = nobody.audience == "public"
         self._send(build_newcomer_welcome(self._offers, nobody, hello.locale))
@@ -157,7 +157,7 @@ class _Chat:
                     raise Closed(wire.CLOSE_RATE, "frames", error=limited)
                 if isinstance(frame, wire.Ping):
                     self._send(wire.pong(frame.n))
-                elif not isinstance(frame, wire.Read):
+                elif isinstance(frame, wire.Action):
                     return str(message.data)
         return None
 

@@ -180,6 +180,7 @@ class SocketSession:
             raise Closed(wire.CLOSE_RATE, "too many refused frames")
 
     async def _handle(self, frame: wire.ClientFrame) -> None:
+        """Carry out a frame; `Begin` and unknown frames have no effect here."""
         match frame:
             case wire.Msg() | wire.Edit() | wire.DeleteAsked():
                 await self._store_message(frame)

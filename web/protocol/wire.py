@@ -125,7 +125,12 @@ class Hello:
     identity: str | None = None
     """Identity token that the site has signed; None for an anonymous visitor."""
     begin: bool = True
-    """Whether a new visitor gets a conversation at once; False means with the first action."""
+    """Whether a new visitor gets a conversation at once; False means with the first `Action`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """Frame that gives a new visitor a conversation, as before a file is sent; otherwise without effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +236,7 @@ class Unknown:
 
 ClientFrame = (
     Hello
+    | Begin
     | Msg
     | Edit
     | DeleteAsked
@@ -245,6 +251,9 @@ ClientFrame = (
     | Ping
     | Unknown
 )
+
+Action = Begin | Msg | Edit | DeleteAsked | CommandAsked | PinAsked | Judgement | Identify
+"""Frame for which a new visitor gets a conversation; others, such as `typing`, need an existing one."""
 
 
 def read_frame(data: str | Mapping[str, Any]) -> ClientFrame:
@@ -273,8 +282,6 @@ def read_frame(data: str | Mapping[str, Any]) -> ClientFrame:
             return Resync(mid=_parse_pattern(frame, "mid", _TURN))
         case "identify":
             return Identify(identity=_parse_identity(frame))
-        case "typing":
-            return Typing()
         case "ping":
             return Ping(n=_parse_integer(frame, "n"))
         case _:
@@ -377,6 +384,7 @@ def _parse_judgement(frame: Mapping[str, Any]) -> Judgement:
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], ClientFrame]] = {
     "hello": _parse_hello, "command": _parse_command, "pin": _pin, "feedback": _parse_judgement,
+    "begin": lambda _: Begin(), "typing": lambda _: Typing(),
 }  # fmt: skip
 
 

@@ -68,6 +68,7 @@ XSS = """<script>alert(1)</script> <img src=x onerror=alert(2)> <svg onload=aler
 
 FRAMES: dict[str, tuple[set[str], set[str]]] = {
     "hello": ({"v", "site", "last_seq", "locale", "tz"}, {"session", "token", "identity", "begin"}),
+    "begin": (set(), set()),
     "msg": ({"cid", "text"}, {"attachments"}),
     "command": ({"cid", "command", "args"}, set()),
     "stop": (set(), {"mid"}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.core.values.errors import ContextBudgetExceeded
-from tests.kit.web.fixtures import Server, Starter
+from tests.kit.web.fixtures import Server, Starter, hello
 from web.protocol import wire
 from web.server.rate_limits import ClientLimits
 from web.server.send_queue import MAX_FRAMES
@@ -340,6 +340,35 @@ async def test_visitor_is_stored_only_after_acting(server: Server) -> None:
     assert await server.services.pool.fetchval(visitors) == 1
     _, back = await server.greet(token=begun["token"], begin=False)
     assert back["session"] == begun["session"]
+
+
+async def test_frames_about_a_conversation_begin_none(server: Server) -> None:
+    screen, _ = await server.greet(begin=False)
+    for frame in (
+        {"t": "typing"},
+        {"t": "stop", "mid": None},
+        {"t": "resync", "mid": "t1"},
+        {"t": "read", "seq": 1},
+        {"t": "of_a_later_protocol"},
+        hello(begin=False),
+    ):
+        await screen.send(frame)
+    await screen.send({"t": "ping", "n": 1})
+    await screen.until("pong")
+    assert await server.services.pool.fetchval("SELECT count(*) FROM visitors") == 0
+    assert [frame["t"] for frame in screen.frames] == ["welcome", "pong"]
+
+
+async def test_visitor_begins_a_conversation_before_sending_a_file(server: Server) -> None:
+    screen, _ = await server.greet(begin=False)
+    await screen.send({"t": "begin"})
+    begun = await screen.until("welcome")
+    assert begun["session"]
+    await screen.send({"t": "begin"})
+    await screen.send({"t": "ping", "n": 1})
+    await screen.until("pong")
+    assert [frame["t"] for frame in screen.frames] == ["welcome", "welcome", "pong"]
+    assert await server.services.pool.fetchval("SELECT count(*) FROM visitors") == 1
 
 
 async def test_who_looks_in_is_asked_to_come_back_when_the_server_restarts(server: Server) -> None:
