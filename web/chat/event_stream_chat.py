@@ -139,7 +139,7 @@ class _Stream:
         self._places = limiter.address_places
         self._open_place = open_place
         self._limits: ClientLimits = limiter.limits_for(request)
-        self._address = limiter.client_key(request)
+        self._client_key = limiter.client_key(request)
         self._known = known
         self._hello = _build_hello(admitted, request.headers.get("Last-Event-ID", ""))
         self._name = str(admitted.wishes.get("name", ""))
@@ -147,16 +147,16 @@ class _Stream:
 
     async def run(self) -> None:
         """Serve the stream until it is closed."""
-        if not self._places.take(self._address, self._limits.sockets_per_address):
+        if not self._places.take(self._client_key, self._limits.sockets_per_address):
             self._end(Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets()))
             await self._send_heartbeats(once=True)
             return
-        place = self._open_place(self._known, self._send_queue, name=self._name, transport="event_stream")
+        handshake = self._open_place(self._known, self._send_queue, name=self._name, transport="event_stream")
         connection = self._request.protocol
         try:
             if isinstance(connection, Connection):
                 connection.on_lost = lambda: self._send_queue.cut()
-            await place.take(self._hello, self._limits)
+            await handshake.take(self._hello, self._limits)
             await self._send_heartbeats()
         except Closed as closed:
             self._end(closed)
@@ -164,8 +164,8 @@ class _Stream:
         finally:
             if isinstance(connection, Connection):
                 connection.on_lost = None
-            self._places.leave(self._address)
-            await place.leave()
+            self._places.leave(self._client_key)
+            await handshake.leave()
 
     async def _send_heartbeats(self, *, once: bool = False) -> None:
         """Send a heartbeat every `COMMENT_SECONDS` until the stream is closed.
@@ -313,17 +313,17 @@ class StreamHandlers:
             raise wire.BadFrame(f"`frames` are 1 to {MAX_FRAMES} frames")
         known = await find_sender(self.visitors, request, body.get("site"))
         known = await self.visitors.open(known, _read_word(body, "session", wire.WORDS)) or known
-        said = _ReplyFrames(self.hub, known.row.session_id, _read_word(body, "stream", NAME))
+        reply = _ReplyFrames(self.hub, known.row.session_id, _read_word(body, "stream", NAME))
         limits = self.limiter.limits_for(request)
-        talk = self.open_session(
-            known, limits=limits, address=self.limiter.client_key(request),
-            language=_read_word(body, "locale", wire.WORDS), send=said,
+        socket_session = self.open_session(
+            known, limits=limits, client_key=self.limiter.client_key(request),
+            language=_read_word(body, "locale", wire.WORDS), send=reply,
             take_frame=lambda: self.limiter.frames.take(str(known.row.session_id), limits.frames),
         )  # fmt: skip
-        closed = await _carry_out_frames(talk, frames)
-        if talk.signed_out:
+        closed = await _carry_out_frames(socket_session, frames)
+        if socket_session.signed_out:
             self.hub.publish_sign_out(known.row.session_id, known.row.address_id)
-        answered = said.close()
+        answered = reply.close()
         if closed is None:
             return FramesAnswered(frames=answered)
         answered += closed.frames(public=known.audience == "public")
@@ -359,11 +359,11 @@ def encode_event(data: str) -> str:
     return f"id: {number}\ndata: {data}\n\n" if isinstance(number, int) else f"data: {data}\n\n"
 
 
-async def _carry_out_frames(talk: SocketSession, frames: list[Any]) -> Closed | None:
+async def _carry_out_frames(socket_session: SocketSession, frames: list[Any]) -> Closed | None:
     """Carry out frames one after the other; return the close that one of them caused, else None."""
     try:
         for frame in frames:
-            await talk.receive(frame if isinstance(frame, dict) else {})
+            await socket_session.receive(frame if isinstance(frame, dict) else {})
     except Closed as closed:
         return closed
     except IdentityChanged:

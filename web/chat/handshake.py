@@ -59,7 +59,7 @@ class TooManySockets(BadInput):
 
 
 class Handshake:
-    """Admission of one client to its conversation, and its place there.
+    """Admission of one client to its conversation, and its place among the clients there.
 
     Call `leave` after every `take`, even a failed one. `name` is the client's id among requests without a
     socket; empty for a WebSocket.
@@ -185,7 +185,7 @@ class Handshake:
 
 
 OpenPlace = Callable[..., Handshake]
-"""Callable that creates a client's place; its services are already bound."""
+"""Callable that creates the handshake of a client; its services are already bound."""
 
 
 def build_newcomer_welcome(offers: ScreenOffers, nobody: NobodyYet, locale: str) -> wire.Frame:

@@ -107,23 +107,23 @@ class PollHandlers:
         """
         lines, session_id = self.poll_lines, known.row.session_id
         await lines.end_named(session_id, name)
-        limits, address = self.limiter.limits_for(request), self.limiter.client_key(request)
+        limits, client_key = self.limiter.limits_for(request), self.limiter.client_key(request)
         if self.limiter.session_places.open(str(session_id)) >= limits.sockets_per_session:
             await lines.end_idle(session_id)
         if lines.full:
             raise HttpRefusal(503, "busy", "Too many are waiting here.", headers={"Retry-After": "5"})
-        if not self.limiter.address_places.take(address, limits.sockets_per_address):
+        if not self.limiter.address_places.take(client_key, limits.sockets_per_address):
             raise Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets())
         box = PollBox()
         queue = SendQueue(box, spawn=self.tasks.start, abort=box.abort)
-        place = self.open_place(known, queue, name=name, transport="long_poll")
+        handshake = self.open_place(known, queue, name=name, transport="long_poll")
 
         async def leave() -> None:
-            self.limiter.address_places.leave(address)
-            await place.leave()
+            self.limiter.address_places.leave(client_key)
+            await handshake.leave()
 
         try:
-            await place.take(hello, limits)
+            await handshake.take(hello, limits)
         except BaseException:
             await leave()
             raise

@@ -23,7 +23,7 @@ from web.server.rate_limits import ClientLimits
 ACCEPT_SECONDS = 15.0
 """Maximum seconds for storing one message."""
 CHARS_OF_ONE = 8_000
-"""Characters per message for the rate limit; a longer message counts as several."""
+"""Characters of one message for the rate limit; a message of this length or more counts as several."""
 
 
 def dedupe_key(cid: str) -> str:
@@ -48,17 +48,18 @@ class MessageIntake:
     async def check_rate(
         self, limits: ClientLimits, known: Known, *, cid: str, address: str | None, chars: int
     ) -> None:
-        """Check the rate limits for a message of `chars` characters. Raises RateLimited.
+        """Check the rate limits for a message of `chars` characters.
 
-        A message that was accepted before always passes. `address` is None for a program that writes for many
-        people.
+        A message that was accepted before always passes. `address` is the key by which the client's network
+        is counted, None for a program that writes for many people. Raises RateLimited, and
+        StorageUnavailable if the database does not say whether a message over the limit was accepted.
         """
         session_id = known.row.session_id
         weight = 1 + min(chars, wire.MAX_CHARS) // CHARS_OF_ONE
         wait = self.limiter.sessions.take(str(session_id), limits.messages, weight)
         if address is not None:
             wait = wait or self.limiter.addresses.take(address, limits.messages, weight)
-        if wait and not await self.events.has_message(session_id, dedupe_key(cid)):
+        if wait and not await self._has_message(session_id, cid):
             raise wire.RateLimited(retry_after_seconds=wait)
 
     async def build_inbound(self, known: Known, *, text: str, cid: str, files: Sequence[str]) -> Inbound:
@@ -67,11 +68,11 @@ class MessageIntake:
         Raises UnreadableMessage, UnknownFile and StorageUnavailable.
         """
         session_id, key = known.row.session_id, dedupe_key(cid)
-        cleaned = wire.clean(text) if text.strip() or not files else ""
+        typed = wire.clean(text) if text.strip() or not files else ""
         try:
             async with asyncio.timeout(ACCEPT_SECONDS):
                 whole, blocks, attached = await self.uploads.load_for_message(
-                    session_id, files, dedupe_key=key, text=cleaned
+                    session_id, files, dedupe_key=key, text=typed
                 )
         except TimeoutError:
             raise StorageUnavailable("finding the files took too long") from None
@@ -155,7 +156,7 @@ class MessageIntake:
                 turn = await self.edits.find_turn(session_id, seq)
                 if turn is None:
                     raise UnknownMessage(f"m{seq}")
-                if turn == 0:
+                if turn == 0:  # the message was erased before
                     return 0
                 await self.sessions.break_off(session_id, turn=turn)
                 try:
@@ -169,10 +170,18 @@ class MessageIntake:
         self.replies.answer(session_id)
         return event_seq
 
-    async def _is_other(self, inbound: Inbound, accepted: Accepted) -> bool:
-        """Return whether the stored message with this cid has another text.
+    async def _has_message(self, session_id: int, cid: str) -> bool:
+        """Return whether a message with this cid was accepted. Raises StorageUnavailable."""
+        try:
+            async with asyncio.timeout(ACCEPT_SECONDS):
+                return await self.events.has_message(session_id, dedupe_key(cid))
+        except TimeoutError:
+            raise StorageUnavailable("finding the message took too long") from None
 
-        An erased one counts as the same.
+    async def _is_other(self, inbound: Inbound, accepted: Accepted) -> bool:
+        """Return whether the stored message with this cid has another text; files are not compared.
+
+        A stored message without text, such as an erased one or files alone, counts as the same.
         """
         rows = await self.events.list_after(inbound.session_id, accepted.event_seq - 1, limit=1)
         stored = rows[0].payload.get("text") if rows and rows[0].event_seq == accepted.event_seq else None

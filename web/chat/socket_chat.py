@@ -99,13 +99,13 @@ class _Chat:
         self._open_session = open_session
         self._open_place = open_place
         self._limits: ClientLimits = limiter.limits_for(request)
-        self._address = limiter.client_key(request)
+        self._client_key = limiter.client_key(request)
         self._send_queue = SendQueue(socket, spawn=tasks.start, abort=self._abort)
         self._public = False
 
     async def run(self) -> None:
         """Serve the connection until it is closed."""
-        if not self._limiter.address_places.take(self._address, self._limits.sockets_per_address):
+        if not self._limiter.address_places.take(self._client_key, self._limits.sockets_per_address):
             self._end(Closed(wire.CLOSE_RATE, "too many sockets", error=TooManySockets()))
             await self._wait_for_close()
             return
@@ -115,7 +115,7 @@ class _Chat:
             self._end(closed)
             await self._wait_for_close()
         finally:
-            self._limiter.address_places.leave(self._address)
+            self._limiter.address_places.leave(self._client_key)
 
     async def _serve_visitor(self) -> None:
         """Admit the visitor and serve frames, again after each change of identity."""
@@ -167,21 +167,21 @@ class _Chat:
         Return the new identity then, else None.
         """
         self._public = known.audience == "public"
-        session = self._open_session(
-            known, limits=self._limits, address=self._address, language=hello.locale,
+        socket_session = self._open_session(
+            known, limits=self._limits, client_key=self._client_key, language=hello.locale,
             take_frame=Window(self._limits.frames, self._limits.frames_seconds).take, send=self._send,
         )  # fmt: skip
         handshake = self._open_place(known, self._send_queue)
         try:
             await handshake.take(hello, self._limits)
             if first is not None:
-                await session.receive(first)
-            await self._carry_out_frames(session)
+                await socket_session.receive(first)
+            await self._carry_out_frames(socket_session)
         except IdentityChanged as change:
             return change.known
         finally:
             await handshake.leave()
-            if session.signed_out:
+            if socket_session.signed_out:
                 self._hub.publish_sign_out(known.row.session_id, known.row.address_id)
         return None
 
@@ -203,7 +203,7 @@ class _Chat:
             raise Closed(wire.CLOSE_BAD_HELLO, "bad hello", error=failure)
         return frame
 
-    async def _carry_out_frames(self, session: SocketSession) -> None:
+    async def _carry_out_frames(self, socket_session: SocketSession) -> None:
         """Carry out frames until the connection closes. Raises Closed and IdentityChanged."""
         async for message in self._socket:
             if self._send_queue.closing:
@@ -213,7 +213,7 @@ class _Chat:
                 raise Closed(wire.CLOSE_BINARY, "text frames only", error=failure)
             if message.type is not WSMsgType.TEXT:
                 return
-            await session.receive(message.data)
+            await socket_session.receive(message.data)
             if self._send_queue.crowded:
                 # Frames that arrived together are read without a pause, so let the event loop send their
                 # replies in between.

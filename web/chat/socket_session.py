@@ -1,4 +1,4 @@
-"""Session of one client: carries out its frames, whatever the transport, and sends the replies."""
+"""Carries out the frames of one client, whatever the transport, and sends the replies."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ class IdentityChanged(Exception):
 async def admit(hub: Hub, deciding: Awaitable[Known]) -> Known:
     """Await the admission of a visitor and return them.
 
-    Raises Closed, with a close code for each reason of refusal.
+    Raises Closed, with a close code for each reason of refusal. NobodyYet passes through, for a visitor who
+    has no conversation and asks for none yet.
     """
     try:
         async with asyncio.timeout(STEP_SECONDS):
@@ -107,10 +108,11 @@ async def admit(hub: Hub, deciding: Awaitable[Known]) -> Known:
 
 
 class SocketSession:
-    """Session of one client with a conversation.
+    """Carries out the frames of one client: of a whole WebSocket connection, or of one request of a client
+    that has an event stream or polls.
 
-    `take_frame` returns the seconds to wait before another frame is allowed, 0 for none; `send` sends a frame
-    to this client.
+    `client_key` is the key by which the client's network is counted. `take_frame` returns the seconds to wait
+    before another frame is allowed, 0 for none; `send` sends a frame to this client.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class SocketSession:
         commands: CommandIntake,
         actions: ScreenActions,
         limits: ClientLimits,
-        address: str,
+        client_key: str,
         language: str,
         take_frame: Callable[[], float],
         send: Send,
@@ -135,7 +137,7 @@ class SocketSession:
         self._actions = actions
         self._known = known
         self._limits = limits
-        self._address = address
+        self._client_key = client_key
         self._language = language
         self._take_frame = take_frame
         self._send = send
@@ -182,12 +184,12 @@ class SocketSession:
     async def _handle(self, frame: wire.ClientFrame) -> None:
         """Carry out a frame; `Begin` and unknown frames have no effect here."""
         match frame:
-            case wire.Msg() | wire.Edit() | wire.DeleteAsked():
+            case wire.Msg() | wire.Edit():
                 await self._store_message(frame)
-            case wire.CommandAsked():
-                self._start_command(frame.cid, frame.command, frame.args)
-            case wire.PinAsked(cid=cid, mid=mid, pinned=pinned):
-                self._start_command(cid, "pin" if pinned else "unpin", mid)
+            case wire.DeleteAsked():
+                await self._delete_message(frame)
+            case wire.CommandAsked() | wire.PinAsked():
+                self._start_command(frame)
             case wire.Stop():
                 await self._actions.stop(self._known, frame, self._send)
             case wire.Judgement():
@@ -214,18 +216,12 @@ class SocketSession:
         self.signed_out = identity is None and self._known.row.identified
         raise IdentityChanged(await admit(self._hub, admission))
 
-    async def _store_message(self, frame: wire.Msg | wire.Edit | wire.DeleteAsked) -> None:
-        """Store a new, edited or deleted message.
-
-        Its sender gets the acknowledgement before other clients see it.
-        """
-        if isinstance(frame, wire.DeleteAsked):
-            await self._delete(frame)
-            return
+    async def _store_message(self, frame: wire.Msg | wire.Edit) -> None:
+        """Store a new or edited message, acknowledge it, then show it to all clients."""
         known = self._known
-        wire.clean(frame.text)
+        wire.clean(frame.text)  # before the rate is counted, so that a text that cannot be stored costs none
         await self._intake.check_rate(
-            self._limits, known, cid=frame.cid, address=self._address, chars=len(frame.text)
+            self._limits, known, cid=frame.cid, address=self._client_key, chars=len(frame.text)
         )
         if isinstance(frame, wire.Edit):
             accepted, shown = await self._intake.store_edit(
@@ -241,21 +237,28 @@ class SocketSession:
         self._send(wire.ack(frame.cid, accepted))
         self._intake.announce(inbound, accepted)
 
-    async def _delete(self, frame: wire.DeleteAsked) -> None:
+    async def _delete_message(self, frame: wire.DeleteAsked) -> None:
+        """Delete a message in every client, then acknowledge it."""
         await self._intake.check_rate(
-            self._limits, self._known, cid=frame.cid, address=self._address, chars=0
+            self._limits, self._known, cid=frame.cid, address=self._client_key, chars=0
         )
         await self._intake.delete(self._known, seq=frame.seq)
         self._send(wire.delete_ack(frame.cid, frame.seq))
 
-    def _start_command(self, cid: str, name: str, args: str | Mapping[str, Any]) -> None:
+    def _start_command(self, frame: wire.CommandAsked | wire.PinAsked) -> None:
+        """Start a command in the background; a pin is the command `pin` or `unpin`."""
+        name, args = (
+            (frame.command, frame.args)
+            if isinstance(frame, wire.CommandAsked)
+            else ("pin" if frame.pinned else "unpin", frame.mid)
+        )
         self._commands.start(
-            self._known, cid=cid, name=name, args=args, language=self._language, send=self._send
+            self._known, cid=frame.cid, name=name, args=args, language=self._language, send=self._send
         )
 
 
 OpenSession = Callable[..., SocketSession]
-"""Callable that creates the session of a client; its services are already bound."""
+"""Callable that creates the `SocketSession` of a client; its services are already bound."""
 
 
 def _measure_bytes(data: str | Mapping[str, Any]) -> int:

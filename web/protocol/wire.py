@@ -267,10 +267,10 @@ def read_frame(data: str | Mapping[str, Any]) -> ClientFrame:
     match kind:
         case "msg":
             cid = _parse_pattern(frame, "cid", _CID)
-            return Msg(cid=cid, text=_clean_text(frame, cid), attachments=files(frame, cid))
+            return Msg(cid=cid, text=_read_text(frame, cid), attachments=files(frame, cid))
         case "edit":
             cid, mid = _parse_pattern(frame, "cid", _CID), _parse_pattern(frame, "mid", _MESSAGE)
-            return Edit(cid=cid, seq=int(mid[1:]), text=_clean_text(frame, cid))
+            return Edit(cid=cid, seq=int(mid[1:]), text=_read_text(frame, cid))
         case "delete":
             cid, mid = _parse_pattern(frame, "cid", _CID), _parse_pattern(frame, "mid", _MESSAGE)
             return DeleteAsked(cid=cid, seq=int(mid[1:]))
@@ -360,7 +360,7 @@ def _parse_command(frame: Mapping[str, Any]) -> CommandAsked:
     if not isinstance(args, str | dict):
         raise BadFrame("`args` is text or an object", cid=cid)
     if isinstance(args, str):
-        args = _clean_text(frame, cid, field="args") if args else ""
+        args = _read_text(frame, cid, field="args") if args else ""
     return CommandAsked(cid=cid, command=_parse_pattern(frame, "command", _COMMAND), args=args)
 
 
@@ -388,7 +388,8 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], ClientFrame]] = {
 }  # fmt: skip
 
 
-def _clean_text(frame: Mapping[str, Any], cid: str, *, field: str = "text") -> str:
+def _read_text(frame: Mapping[str, Any], cid: str, *, field: str = "text") -> str:
+    """Return a field that must be text; `clean` says whether it can be stored. Raises BadFrame."""
     text = frame.get(field)
     if not isinstance(text, str):
         raise BadFrame(f"`{field}` is not text", cid=cid)

@@ -57,6 +57,10 @@ RESET_SPREAD_MS = 1_000
 """Milliseconds within which clients reconnect after `reset`, at random."""
 HELD_BACK = 1_000
 """Maximum events held back for a client before its welcome is ready."""
+LATER_FRAMES = 1_000
+"""Maximum frames about an answer that wait while earlier events are read; more are dropped, since clients
+ask for the text again.
+"""
 _OF_A_RUN = ("run", "delta", "stream")
 _RUN_ENDS = ("done", "aborted", "failed", "queued")
 """States of a `run` frame after which its turn is not being answered."""
@@ -206,7 +210,9 @@ class SessionChannel:
         self.filling = False
         """True while a task reads missing events."""
         self.later: list[Mapping[str, Any]] = []
-        """Frames of another process about an answer that arrived while earlier events were being read."""
+        """Frames of another process about an answer that arrived while earlier events were being read, at
+        most `LATER_FRAMES`.
+        """
 
     @property
     def idle(self) -> bool:
@@ -485,8 +491,9 @@ class Hub:
             self._enqueue_announcement(channel.session_id, frame)
 
     def _show_ephemeral(self, session_id: int, frame: Mapping[str, Any]) -> None:
-        """Show a frame that is not stored after the collected pieces of text, and announce it unless it is
-        `ctx`.
+        """Send the collected pieces of text, then show a frame that is not stored.
+
+        The frame is also announced to other processes, unless it is `ctx`.
         """
         channel = self._channels.get(session_id)
         if channel is not None:
@@ -624,10 +631,10 @@ class Hub:
                 return
             if kind == "run":
                 self._handle_remote_run(channel, frame)
-            if kind in _OF_A_RUN and channel.filling and len(channel.later) < HELD_BACK:
-                channel.later.append(frame)
-            else:
+            if kind not in _OF_A_RUN or not channel.filling:
                 channel.show(frame)
+            elif len(channel.later) < LATER_FRAMES:
+                channel.later.append(frame)
 
     def _handle_remote_run(self, channel: SessionChannel, frame: Mapping[str, Any]) -> None:
         """Forget the draft if another process says that its turn, or a later one, has ended."""
@@ -782,17 +789,28 @@ class Replies:
     def __init__(self, sessions: SessionAnswerer, hub: Hub) -> None:
         self._hub = hub
         self._dispatcher = TurnDispatcher(sessions, channel="web", orphan=self._open_orphan_sink)
-        self.start = self._dispatcher.start
-        self.stop_accepting = self._dispatcher.stop_accepting
-        self.close = self._dispatcher.close
-        self.wake = self._dispatcher.wake
+
+    def start(self) -> None:
+        """Start the dispatcher's check of leases and its search for due turns."""
+        self._dispatcher.start()
 
     def answer(self, session_id: int) -> None:
-        """Start answering the session's due turns and return at once.
-
-        Repeated calls have no further effect while an answer is being written.
+        """Start answering the session's due turns and return at once; during an answer, have one more round
+        follow it.
         """
         self._dispatcher.dispatch(session_id, partial(SessionBroadcast, self._hub, session_id))
+
+    def wake(self) -> None:
+        """Search for due turns now instead of at the next interval."""
+        self._dispatcher.wake()
+
+    def stop_accepting(self) -> None:
+        """Start no more answers; running ones continue."""
+        self._dispatcher.stop_accepting()
+
+    async def close(self, *, drain_seconds: float) -> None:
+        """Wait up to `drain_seconds` for running answers, then cancel the others."""
+        await self._dispatcher.close(drain_seconds=drain_seconds)
 
     async def _open_orphan_sink(self, session_id: int) -> OpenReplySink:
         return partial(SessionBroadcast, self._hub, session_id)

@@ -38,8 +38,8 @@ class SendQueue:
     __slots__ = (
         "_abort",
         "_bytes",
-        "_closed",
-        "_closing",
+        "_close_reason",
+        "_closed_event",
         "_frames",
         "_sending",
         "_sink",
@@ -54,8 +54,8 @@ class SendQueue:
         self._frames: list[tuple[str, bool, int]] = []  # a deque is 760 bytes even when empty
         self._bytes = 0
         self._sending = False
-        self._closing: tuple[int, str] | None = None
-        self._closed: asyncio.Event | None = None
+        self._close_reason: tuple[int, str] | None = None
+        self._closed_event: asyncio.Event | None = None
         self.is_closed = False
         """Whether the connection was closed or cut."""
 
@@ -65,7 +65,7 @@ class SendQueue:
         A `droppable` frame may be lost when the queue is full. The bytes of a `free` frame, such as the
         welcome, do not count.
         """
-        if self._closing is not None:
+        if self._close_reason is not None:
             return
         size = 0 if free else len(text) if text.isascii() else len(text.encode())
         if self._full(size):
@@ -80,39 +80,40 @@ class SendQueue:
 
     def close(self, code: int, reason: str) -> None:
         """Close the connection after the waiting frames are sent; a second call has no effect."""
-        if self._closing is None:
-            self._closing = (code, reason)
+        if self._close_reason is None:
+            self._close_reason = (code, reason)
             self._go()
 
     def cut(self) -> None:
         """Discard the waiting frames and count the connection as closed, because the client has
         disconnected.
         """
-        self._closing = self._closing or (wire.CLOSE_GONE, "gone")
+        self._close_reason = self._close_reason or (wire.CLOSE_GONE, "gone")
         self._frames.clear()
         self._bytes = 0
-        self._is_over()
+        self._mark_closed()
 
     async def wait_closed(self) -> None:
         """Wait until the connection is closed or cut."""
         if not self.is_closed:
-            self._closed = self._closed or asyncio.Event()
-            await self._closed.wait()
+            self._closed_event = self._closed_event or asyncio.Event()
+            await self._closed_event.wait()
 
     @property
     def closing(self) -> bool:
         """Whether the connection is being closed."""
-        return self._closing is not None
+        return self._close_reason is not None
 
     @property
     def crowded(self) -> bool:
         """Whether senders should pause until some frames are sent."""
         return len(self._frames) >= MAX_FRAMES // 4
 
-    def _is_over(self) -> None:
+    def _mark_closed(self) -> None:
+        """Record that the connection is closed or cut, and wake who waits for it."""
         self.is_closed = True
-        if self._closed is not None:
-            self._closed.set()
+        if self._closed_event is not None:
+            self._closed_event.set()
 
     def _full(self, size: int) -> bool:
         return len(self._frames) >= MAX_FRAMES or (bool(self._frames) and self._bytes + size > MAX_BYTES)
@@ -141,17 +142,17 @@ class SendQueue:
                 self._bytes -= size
                 async with asyncio.timeout(SEND_SECONDS):
                     await self._sink.send_str(text)
-            if self._closing is not None:
+            if self._close_reason is not None:
                 async with asyncio.timeout(CLOSE_SECONDS):
-                    code, reason = self._closing
+                    code, reason = self._close_reason
                     await self._sink.close(code=code, message=reason.encode()[:120])
-                self._is_over()
+                self._mark_closed()
         except (OSError, TimeoutError, RuntimeError):
             # The client is gone or did not read in time; after reconnecting it asks again for what it missed.
-            self._closing = self._closing or (wire.CLOSE_SLOW, "")
+            self._close_reason = self._close_reason or (wire.CLOSE_SLOW, "")
             self._frames.clear()
             self._abort()
-            self._is_over()
+            self._mark_closed()
         finally:
             self._sending = False
         if self._frames:

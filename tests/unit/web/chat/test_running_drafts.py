@@ -27,8 +27,13 @@ class StalledAnswerer:
 
 
 @pytest.fixture
-async def process() -> AsyncIterator[WebProcess]:
-    process = WebProcess(Bus(), Log())
+def log() -> Log:
+    return Log()
+
+
+@pytest.fixture
+async def process(log: Log) -> AsyncIterator[WebProcess]:
+    process = WebProcess(Bus(), log)
     yield process
     await process.tasks.drain(0.0)
 
@@ -127,3 +132,15 @@ async def test_late_text_of_this_process_keeps_the_running_text_of_another(
     assert _describe_draft(process) == (8, "Hello there.", True)
     await until(lambda: bool(process.page.frames) and process.page.frames[-1].get("text") == "there.")
     assert "late" not in str(process.page.frames)
+
+
+async def test_text_over_the_bound_is_not_shown_before_missing_events(
+    process: WebProcess, subscriber: Subscriber, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("web.server.hub.LATER_FRAMES", 2)
+    log.store()
+    pieces = [wire.delta(turn=8, attempt=1, offset=number, text=str(number)) for number in range(3)]
+    await process.hear({"event_seq": 1}, *pieces)
+    await until(lambda: len(process.page.frames) == 4)
+    assert [frame["t"] for frame in process.page.frames] == ["welcome", "pin", "delta", "delta"]
+    assert _describe_draft(process) == (8, "012", True)
