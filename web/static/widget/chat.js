@@ -67,7 +67,7 @@ export class Chat {
     addEventListener("pagehide", this.leaving);
     /** Handles a start, sign-out or sign-in in another tab. @param {StorageEvent} event */
     this.elsewhere = ({ key, newValue }) => {
-      if (key === `${this.store.prefix}session` && newValue && !this.chat.session && !this.net.stopped) this.net.resync();
+      if (key === `${this.store.prefix}session` && newValue && !this.chat.session && !this.net.stopped) this.net.reconnect();
       if (key === `${this.store.prefix}signed` && this.signed && newValue !== this.signed) void import("./site.js").then((one) => one.leave(this));
     };
     addEventListener("storage", this.elsewhere);
@@ -166,7 +166,7 @@ export class Chat {
       if (frame.resumed && epoch !== null && frame.log_epoch !== epoch && last > 0) {
         // a restore of the server has reset the event numbers: the whole history must be loaded again
         this.chat.last = 0;
-        return this.net.resync();
+        return this.net.reconnect();
       }
     }
     const organizing = Boolean(this.chat.organizing);
@@ -254,7 +254,7 @@ export class Chat {
     if (Date.now() - this.resynced < 2000) return;
     this.resynced = Date.now();
     if (turn) this.net.send({ t: "resync", mid: `t${turn}` });
-    else setTimeout(() => this.net.resync());
+    else setTimeout(() => this.net.reconnect());
   }
 
   /** Drops the visitor's token after the server refused it; returns whether another attempt without it makes sense. */

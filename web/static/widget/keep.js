@@ -80,7 +80,7 @@ export function keep(chat) {
     if (!found) return;
     if (found.token) chat.store.put("token", found.token);
     Object.assign(chat.chat, { last: 0, session: "" });
-    chat.net.resync();
+    chat.net.reconnect();
     leave();
     chat.say(word("opened"));
   }

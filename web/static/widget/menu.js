@@ -134,7 +134,7 @@ export function enter(chat, session) {
   chat.files?.clear();
   chat.chat.clear();
   void import("./rare.js").then((one) => one.sweep(chat));
-  chat.net.resync();
+  chat.net.reconnect();
   chat.draw();
 }
 

@@ -51,7 +51,7 @@ export class Connection {
     removeEventListener("online", this.wake);
     removeEventListener("offline", this.wake);
     document.removeEventListener("visibilitychange", this.seen);
-    this.resync();
+    this.reconnect();
     this.hooks.status("closed");
   }
 
@@ -63,7 +63,7 @@ export class Connection {
   }
 
   /** Closes the socket, and opens a new one if that is still wanted. */
-  resync() {
+  reconnect() {
     this.close(true);
     this.open();
   }

@@ -83,5 +83,5 @@ export function identify({ chat, identity, store }) {
   Object.assign(chat.chat, { last: 0, session: "" });
   if (heard) return;
   if (chat.status === "refused") chat.start();
-  else if (!chat.net.stopped) chat.net.resync();
+  else if (!chat.net.stopped) chat.net.reconnect();
 }
