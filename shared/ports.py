@@ -416,7 +416,8 @@ class ToolContext:
     """Circumstances of a tool call: the session, its person, and the turn in which the model calls it.
 
     `key` is unique for each call and the same when a call is repeated after a crash. `scope` is the name of
-    the agent; `flush_id` is the memory flush that makes the call, None in an ordinary turn.
+    the agent; `flush_id` is the memory flush that makes the call, and `job_id` its job; both are None in an
+    ordinary turn.
     """
 
     session_id: int
@@ -426,9 +427,10 @@ class ToolContext:
     key: str
     call_id: str = ""
     flush_id: int | None = None
+    job_id: int | None = None
     through_turn: int | None = None
     epoch: int = 0
-    """Epoch of the turn's lease, which every write of the turn contains."""
+    """Epoch of the turn's lease, or of the flush's job, which every write contains."""
     base_turn: int = 0
     """Last turn that a summary has replaced, so that the model does not see its messages."""
     address_id: int | None = None

@@ -48,7 +48,7 @@ class NoteSource:
     """Owner of a note, and the turns from which it was taken.
 
     `from_turn` and `through_turn` are None for a command, which has no turns; `flush_id` is the memory flush
-    that made the note, None for another cause.
+    that made the note, and `job_id` its job; both are None for another cause.
     """
 
     session_id: int
@@ -59,11 +59,12 @@ class NoteSource:
     from_turn: int | None = None
     through_turn: int | None = None
     flush_id: int | None = None
+    job_id: int | None = None
     call_id: str = ""
     call_key: str | None = None
     """Key of the tool call, by which a call repeated after a crash is recognised; None without a call."""
     epoch: int = 0
-    """Epoch of the turn's claim; 0 outside of turns."""
+    """Epoch of the claim of the turn, or of the flush's job; 0 outside of both."""
     shown: tuple[str, ...] = ()
     """Text that tools showed in a background call, whose steps are not stored."""
     by_person: bool = False

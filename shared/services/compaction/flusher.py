@@ -381,7 +381,7 @@ class Flusher:
         """Ask the model for notes with at most `MAX_FLUSH_ROUNDS` calls, and save them.
 
         `at` is the job's progress before and after, each 0 to 1. The messages are not stored in the log.
-        Raises ModelError, CapReached and StorageUnavailable.
+        Raises ModelError, CapReached, LeaseLost and StorageUnavailable.
         """
         request = ask.request
         for called in range(MAX_FLUSH_ROUNDS):
@@ -465,7 +465,7 @@ class Flusher:
     async def _run_memory_tool(
         self, call: ToolUse, silent: _SilentTurn, *, turn: int | None = None
     ) -> ToolResult:
-        """Run one call of a memory tool and count saved notes. Raises StorageUnavailable.
+        """Run one call of a memory tool and count saved notes. Raises LeaseLost and StorageUnavailable.
 
         `turn` is the turn of the note; None stands for all turns of the flush.
         """
@@ -483,6 +483,8 @@ class Flusher:
             key=f"flush:{ticket.id}:{call.id}",
             call_id=call.id,
             flush_id=ticket.id,
+            job_id=silent.job.id,
+            epoch=silent.job.epoch,
             shown=silent.shown,
             agent_config=state.agent_config,
             timezone=state.timezone,
@@ -492,8 +494,8 @@ class Flusher:
             .restrict_to(FLUSH_TOOLS)
             .run(call, context=context)
         )
-        if isinstance(ran.fault, StorageUnavailable):
-            # The notes could not be stored, so these turns must be read again.
+        if isinstance(ran.fault, LeaseLost | StorageUnavailable):
+            # Nothing more can be stored, so the attempt ends, and these turns are read again.
             raise ran.fault
         if foreign := foreign_part(call.name, ran.result.text):
             silent.shown += (foreign,)

@@ -52,7 +52,8 @@ def build_memory_tools(store: NoteToolStore, crash_point: CrashPoint, *, home: s
     """Return the four tools that save, search, change and forget notes.
 
     A repeated call is recognised by its key, so that each tool may run again after a crash. `home` is the
-    deployment's time zone, for people whose time zone is unknown.
+    deployment's time zone, for people whose time zone is unknown. If the claim is lost, a turn's model is
+    told so, but a flush gets LeaseLost, since its worker must stop.
     """
     return (
         SaveMemoryTool(store, crash_point),
@@ -78,6 +79,8 @@ class SaveMemoryTool:
         try:
             result = await self._store.save(note, _source(context))
         except LeaseLost as error:
+            if context.flush_id is not None:
+                raise
             raise ToolFailed("Not saved: this turn is answered elsewhere now.") from error
         self._crash_point("after_note")
         return _render_result(result, f"Saved without the secret: {note.text}" if note.redacted else "Saved.")
@@ -103,6 +106,8 @@ class UpdateMemoryTool:
         try:
             result = await self._store.change(short_id, note, source)
         except LeaseLost as error:
+            if context.flush_id is not None:
+                raise
             raise ToolFailed("Not changed: this turn is answered elsewhere now.") from error
         self._crash_point("after_note")
         if result.outcome == "replaced" and result.note is not None and result.note.text == note.text:
@@ -124,6 +129,8 @@ class ForgetMemoryTool:
         try:
             result = await self._store.archive(_id(arguments), _source(context))
         except LeaseLost as error:
+            if context.flush_id is not None:
+                raise
             raise ToolFailed("Not forgotten: this turn is answered elsewhere now.") from error
         return _render_result(result, f"Forgotten. The person can restore it for {UNDO_DAYS} days.")
 
@@ -208,8 +215,9 @@ def _source(context: ToolContext) -> NoteSource:
         from_turn=context.turn,
         through_turn=context.through_turn or context.turn,
         flush_id=context.flush_id,
+        job_id=context.job_id,
         call_id=context.call_id,
         call_key=context.key,
-        epoch=context.epoch if context.flush_id is None else 0,
+        epoch=context.epoch,
         shown=context.shown,
     )

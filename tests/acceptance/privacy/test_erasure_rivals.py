@@ -16,6 +16,7 @@ from shared.adapters.postgres.telegram.deliveries import PostgresDeliveries
 from shared.adapters.postgres.telegram.inbox import PostgresTelegramInbox
 from shared.adapters.postgres.telegram.receipts import TelegramReceipt
 from shared.adapters.postgres.turns.attachments import PostgresAttachments
+from shared.adapters.postgres.turns.edits import FENCE_JOBS
 from shared.core.context.notes import NewNote, NoteSource
 from shared.core.session.ledger import Ledger
 from shared.core.session.session_state import Checkpoint, FlushReport, JobClaim
@@ -102,6 +103,33 @@ async def test_a_flush_that_has_read_everything_saves_nothing(guest: Visit) -> N
     with pytest.raises(LeaseLost):
         await store.begin_flush(work, cycle=1, threshold="late", from_turn=1, through_turn=3)
     await is_gone(guest)
+
+
+async def test_flush_that_lost_its_job_changes_no_note_beside_the_next_attempt(guest: Visit) -> None:
+    """The next attempt uses the same row of the flush, which is running again."""
+    store, work = guest.app.stores.jobs, await job(guest, "flush")
+    contact = await guest.one("SELECT contact_id FROM sessions WHERE id = $1", guest.session_id)
+    ticket = await store.begin_flush(work, cycle=0, threshold="soft", from_turn=1, through_turn=3)
+    notes = PostgresNotes(guest.app.pool)
+    source = NoteSource(
+        session_id=guest.session_id, contact_id=contact, scope="default", from_turn=1, through_turn=3,
+        flush_id=ticket.id, job_id=work.id, epoch=work.epoch,
+    )  # fmt: skip
+    kept = (await notes.save(NewNote(kind="fact", text="The boat is green."), source)).note
+    assert kept is not None
+    await guest.app.pool.execute(*FENCE_JOBS(session_id=guest.session_id))
+    again = await store.claim_job(work.id, worker_id=guest.app.worker_id)
+    assert again is not None
+    assert ticket == await store.begin_flush(again, cycle=0, threshold="soft", from_turn=1, through_turn=3)
+    for late in (
+        notes.save(note(), source),
+        notes.change(kept.short_id, note(), source),
+        notes.archive(kept.short_id, source),
+    ):
+        with pytest.raises(LeaseLost):
+            await late
+    assert await guest.one("SELECT array_agg(text) FROM notes WHERE forgotten_at IS NULL") == [kept.text]
+    assert (await notes.save(note(), replace(source, epoch=again.epoch))).outcome == "saved"
 
 
 async def test_a_summary_that_is_written_meanwhile_is_not_stored(guest: Visit) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from shared.adapters.postgres.compaction.jobs_sql import LOCK_RUNNING
 from shared.adapters.postgres.db.pool import Connection, Named, PoolStore, Record, build_value, store_method
 from shared.adapters.postgres.memory import notes_sql as sql
 from shared.adapters.postgres.turns.turns import build_entry
@@ -76,7 +77,7 @@ class PostgresNotes(PoolStore):
 
         It is "saved", also if the same tool call saved it before a crash. It is "known" if a note says the
         same, "replaced" if a newer one replaced that, "blocked" if the person forgot it, and "too_many" after
-        SAVES_PER_TURN notes of a turn. Raises LeaseLost if the turn was claimed again.
+        SAVES_PER_TURN notes of a turn. Raises LeaseLost if the claim of the turn or the job is lost.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
@@ -98,7 +99,7 @@ class PostgresNotes(PoolStore):
 
         It is "changed", "known" if the text is the same, "unknown" without such a note, "replaced" if it has
         a newer version, and "blocked" if the person forgot a note with the new text. Raises LeaseLost if the
-        turn was claimed again.
+        claim of the turn or the job is lost.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
@@ -192,7 +193,7 @@ class PostgresNotes(PoolStore):
         """Archive a note, which can be restored for UNDO_DAYS days and is then erased.
 
         `outcome` is "forgotten", also for an archived one, and "unknown" without such a live note. Raises
-        LeaseLost if the turn was claimed again.
+        LeaseLost if the claim of the turn or the job is lost.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             await _begin(connection, source)
@@ -357,13 +358,22 @@ def _short_id(row: Record) -> str:
 async def _begin(connection: Connection, source: NoteSource) -> None:
     """Lock the notes of a person until the transaction ends.
 
-    Raises LeaseLost if the turn was claimed again.
+    Raises LeaseLost if the turn, or the job of the flush, was claimed again.
     """
     await connection.execute(*sql.LOCK_CONTACT(contact_id=source.contact_id))
-    if source.epoch and not await connection.fetchval(
-        *sql.STILL_MINE(session_id=source.session_id, epoch=source.epoch, turn=source.through_turn)
-    ):
-        raise LeaseLost(f"session {source.session_id}, epoch {source.epoch}")
+    if source.epoch and not await _is_claimed(connection, source):
+        raise LeaseLost(f"session {source.session_id}, job {source.job_id}, epoch {source.epoch}")
+
+
+async def _is_claimed(connection: Connection, source: NoteSource) -> bool:
+    """Lock the claim of the source's turn or of its flush's job; return False if it is lost."""
+    if source.flush_id is None:
+        claim = sql.STILL_MINE(session_id=source.session_id, epoch=source.epoch, turn=source.through_turn)
+        return bool(await connection.fetchval(*claim))
+    # An erasure or an edit locks the session before its jobs, so this order avoids a deadlock with it.
+    await connection.execute(*sql.LOCK_SESSION(session_id=source.session_id))
+    running = await connection.fetchval(*LOCK_RUNNING(job_id=source.job_id, epoch=source.epoch))
+    return running is not None
 
 
 async def _find_earlier_result(
