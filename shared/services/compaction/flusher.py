@@ -29,6 +29,7 @@ from shared.core.session.session_state import (
     JobDone,
     SessionState,
 )
+from shared.core.session.turns import Spending
 from shared.core.values.errors import (
     CapReached,
     ContextBudgetExceeded,
@@ -70,10 +71,11 @@ COMPACTION_PERCENT = 10
 
 
 class FlushStore(Protocol):
-    """Store of memory flushes; both methods raise LeaseLost if another worker has the job.
+    """Store of memory flushes.
 
     `begin_flush` records the range of turns to read and returns its ticket. `end_flush` stores the report and
-    its cost, and moves the session's flushed turn unless the flush failed.
+    its cost, and moves the session's flushed turn unless the flush failed. Both raise LeaseLost if
+    another worker has the job. `record_spending` stores the cost of calls alone, also without the claim.
     """
 
     async def begin_flush(
@@ -81,6 +83,9 @@ class FlushStore(Protocol):
     ) -> FlushTicket: ...
     async def end_flush(
         self, job: JobClaim, ticket: FlushTicket, report: FlushReport, *, contact_id: int
+    ) -> None: ...
+    async def record_spending(
+        self, job: JobClaim, *, purpose: str, spent: Sequence[Spending], contact_id: int
     ) -> None: ...
 
 
@@ -106,6 +111,10 @@ class FlushResult:
     error: str = ""
     elsewhere: bool = False
     """True if a fallback model may succeed where this one failed."""
+
+
+class _NoteNotStored(Exception):
+    """Exception for a note that the store did not take, so that its turns must be read again."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -246,16 +255,19 @@ class Flusher:
     ) -> FlushResult:
         """Save the notes of a summary's answer, end its flush, and return the result.
 
-        None as `notes` means an unreadable answer: the flush has failed and its turns stay unflushed. The
-        cost is recorded with the summary. Raises LeaseLost and StorageUnavailable.
+        None as `notes` means an unreadable answer. With it, or if a note cannot be stored, the flush has
+        failed and its turns stay unflushed. The cost is recorded with the summary. Raises LeaseLost and
+        StorageUnavailable.
         """
         silent = _SilentTurn(job=job, state=state, ticket=ticket, stray=[])
-        await self._keep(notes or (), silent)
+        error = "" if notes is not None else "the summary's answer held no notes"
+        try:
+            await self._keep(notes or (), silent)
+        except _NoteNotStored as failure:
+            error = str(failure)
         self._crash_point("after_flush_model")
-        outcome, error, through = silent.outcome, "", ticket.through_turn
-        if notes is None:
-            outcome, error = "failed", "the summary's answer held no notes"
-            through = state.view.flushed_turn
+        outcome: FlushOutcome = "failed" if error else silent.outcome
+        through = state.view.flushed_turn if error else ticket.through_turn
         report = FlushReport(
             outcome=outcome, model=self._silent_requests.list_chat_models(state)[0], error=error
         )
@@ -339,6 +351,26 @@ class Flusher:
         ticket = await self._begin(job, portion.view, threshold, portion.last)
         tracker = self._silent_requests.open_spend_tracker(job)
         silent = _SilentTurn(job=job, state=state, ticket=ticket, stray=[])
+        try:
+            return await self._read_portion(portion, tracker, silent, ledger=ledger, at=at)
+        except Exception:
+            await self._book(silent, tracker.take_spent())
+            raise
+
+    async def _read_portion(
+        self,
+        portion: FlushPortion,
+        tracker: SpendTracker,
+        silent: _SilentTurn,
+        *,
+        ledger: Ledger | None,
+        at: tuple[float, float],
+    ) -> FlushResult:
+        """Save notes from one portion and store the end of its flush; return the result.
+
+        The calls that no stored end contains stay in `tracker`. Raises LeaseLost and StorageUnavailable.
+        """
+        job, state, ticket = silent.job, silent.state, silent.ticket
         outcome: FlushOutcome
         outcome, error, elsewhere = "nothing", "", False
         try:
@@ -350,6 +382,8 @@ class Flusher:
         except (ModelError, CapReached, ContextBudgetExceeded) as failure:
             outcome, error = "failed", f"{failure.code}: {failure}"
             elsewhere = isinstance(failure, ModelError) and failure.elsewhere
+        except _NoteNotStored as failure:
+            outcome, error = "failed", str(failure)
         except asyncio.CancelledError:
             with suppress(LeaseLost, StorageUnavailable):
                 await self._record_interruption(portion, tracker, silent)
@@ -357,9 +391,9 @@ class Flusher:
         self._crash_point("after_flush_model")
         report = FlushReport(
             outcome=outcome, stray_text="\n\n".join(silent.stray), error=error,
-            model=portion.model, spent=tuple(tracker.spent),
+            model=portion.model, spent=tracker.take_spent(),
         )  # fmt: skip
-        await self._store.end_flush(job, ticket, report, contact_id=state.contact_id)
+        await self._end(silent, report)
         self._crash_point("after_flush")
         if outcome != "failed":
             await self._report_progress(job, at[1])
@@ -369,11 +403,33 @@ class Flusher:
     async def _record_interruption(
         self, portion: FlushPortion, tracker: SpendTracker, silent: _SilentTurn
     ) -> None:
-        """Store an interrupted flush as failed, with its cost; the next attempt reads these turns again."""
+        """Store an interrupted flush as failed, with its cost; the next attempt reads these turns again.
+
+        Raises LeaseLost, after booking the cost alone, and StorageUnavailable.
+        """
         report = FlushReport(
             outcome="failed", model=portion.model, error="it was cut off", spent=tracker.take_spent()
         )
-        await self._store.end_flush(silent.job, silent.ticket, report, contact_id=silent.state.contact_id)
+        await self._end(silent, report)
+
+    async def _end(self, silent: _SilentTurn, report: FlushReport) -> None:
+        """Store the end of a flush and its cost.
+
+        Raises LeaseLost, after booking the cost alone, and StorageUnavailable.
+        """
+        try:
+            await self._store.end_flush(silent.job, silent.ticket, report, contact_id=silent.state.contact_id)
+        except LeaseLost:
+            await self._book(silent, report.spent)
+            raise
+
+    async def _book(self, silent: _SilentTurn, spent: tuple[Spending, ...]) -> None:
+        """Store the cost of calls whose flush has no stored end, since they are paid; ignore an outage."""
+        if spent:
+            with suppress(StorageUnavailable):
+                await self._store.record_spending(
+                    silent.job, purpose="flush", spent=spent, contact_id=silent.state.contact_id
+                )
 
     async def _run_silent_turn(
         self, ask: SilentRequest, tracker: SpendTracker, silent: _SilentTurn, *, at: tuple[float, float]
@@ -381,7 +437,7 @@ class Flusher:
         """Ask the model for notes with at most `MAX_FLUSH_ROUNDS` calls, and save them.
 
         `at` is the job's progress before and after, each 0 to 1. The messages are not stored in the log.
-        Raises ModelError, CapReached, LeaseLost and StorageUnavailable.
+        Raises ModelError, CapReached, LeaseLost, StorageUnavailable, and _NoteNotStored.
         """
         request = ask.request
         for called in range(MAX_FLUSH_ROUNDS):
@@ -448,7 +504,10 @@ class Flusher:
         await self._keep(drafts, silent)
 
     async def _keep(self, drafts: Sequence[NoteDraft], silent: _SilentTurn) -> None:
-        """Store notes by the memory tool, with the same checks as calls of a model."""
+        """Store notes by the memory tool, with the same checks as calls of a model.
+
+        Leaves out refused notes. Raises LeaseLost, StorageUnavailable, and _NoteNotStored.
+        """
         for wish in drafts:
             shown = silent.shown
             if wish.by_tool:
@@ -465,9 +524,11 @@ class Flusher:
     async def _run_memory_tool(
         self, call: ToolUse, silent: _SilentTurn, *, turn: int | None = None
     ) -> ToolResult:
-        """Run one call of a memory tool and count saved notes. Raises LeaseLost and StorageUnavailable.
+        """Run one call of a memory tool and count saved notes.
 
-        `turn` is the turn of the note; None stands for all turns of the flush.
+        Raises LeaseLost and StorageUnavailable, and _NoteNotStored after any other fault of a tool that
+        changes notes; a refused note is no fault. `turn` is the turn of the note; None stands for all turns
+        of the flush.
         """
         if call.name == RECALL.name:
             silent.recalls += 1
@@ -497,6 +558,8 @@ class Flusher:
         if isinstance(ran.fault, LeaseLost | StorageUnavailable):
             # Nothing more can be stored, so the attempt ends, and these turns are read again.
             raise ran.fault
+        if ran.fault is not None and call.name in KEEPING_TOOLS:
+            raise _NoteNotStored(f"note_not_stored: {ran.result.text}") from ran.fault
         if foreign := foreign_part(call.name, ran.result.text):
             silent.shown += (foreign,)
         silent.saved += ran.status == "done" and ran.result.text.startswith(("Saved", "Changed"))

@@ -168,7 +168,9 @@ class ToolCallResult:
     images: tuple[Image, ...] = ()
     files: tuple[Text, ...] = ()
     fault: Exception | None = None
-    """Unexpected exception of the tool, such as an unavailable database; None if there was none."""
+    """Unexpected exception of the tool, such as its timeout or an unavailable database; None if there was
+    none.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,8 +322,9 @@ class Toolbox:
             return await self._build_result(call, tool, output, context)
         except ToolFailed as error:
             return _build_failure(call, cap_output(str(error), find_output_cap(tool)))
-        except TimeoutError:
-            return _build_failure(call, f"{call.name} took longer than {tool.timeout_seconds:g} seconds.")
+        except TimeoutError as error:
+            late = _build_failure(call, f"{call.name} took longer than {tool.timeout_seconds:g} seconds.")
+            return replace(late, fault=error)
         except Exception as error:
             log.exception("tool_failed", tool=call.name, session_id=context.session_id, turn=context.turn)
             return replace(_build_failure(call, f"{call.name} failed."), fault=error)

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from shared.adapters.postgres.memory.notes import PostgresNotes
+from shared.adapters.postgres.turns.edits import FENCE_JOBS
 from shared.adapters.redis.announcer import RedisAnnouncer
 from shared.core.values.errors import StorageUnavailable
 from shared.ports import DASHBOARD
+from shared.services.memory.memory_tools import SaveMemoryTool
 from tests.acceptance.long_talks import (
     FACTS,
     WINDOW,
@@ -115,12 +117,42 @@ async def test_a_note_that_cannot_be_stored_is_asked_for_again(
     await talk_until(guest, "SELECT count(*) FROM jobs WHERE kind = 'flush' OR kind = 'compact'")
     await guest.run_due_jobs()
     assert next(away, None) is None, "a note was to be stored"
+    assert await guest.one("SELECT count(*) FROM usage WHERE purpose = 'flush'") == 1, "the call is paid"
     assert await guest.one("SELECT flushed_turn FROM sessions") == 0
     assert await guest.one("SELECT count(*) FROM jobs WHERE state = 'due'") >= 1
     await everything_is_due(guest)
     await guest.run_due_jobs()
     notes = [row["text"] for row in await guest.app.pool.fetch("SELECT text FROM notes")]
     assert any(note in fact for note in notes for fact in FACTS), notes
+
+
+@pytest.mark.parametrize("ends", ["in_error", "too_late"])
+async def test_turns_whose_note_was_not_stored_are_read_again(
+    guest: Visit, provider: RunningFake, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """A model that cannot call tools is not told that its note failed, so nobody would save it again."""
+    save, broken = PostgresNotes.save, iter([True])
+
+    async def save_later(self: PostgresNotes, *given: Any) -> Any:
+        if next(broken, False):
+            if ends == "too_late":
+                await asyncio.Event().wait()
+            raise RuntimeError("a fault of the program")
+        return await save(self, *given)
+
+    monkeypatch.setattr(SaveMemoryTool, "timeout_seconds", 0.2)
+    monkeypatch.setattr(PostgresNotes, "save", save_later)
+    await flushed_with(guest, provider, {"tool_use": [_save("Bertil is a dog.")]})
+    assert await guest.one("SELECT flushed_turn FROM sessions") == 0
+    row = await guest.app.pool.fetchrow("SELECT outcome, error FROM flushes")
+    assert row is not None
+    assert row["outcome"] == "failed"
+    assert row["error"].startswith("note_not_stored: save_memory ")
+    assert await guest.one("SELECT count(*) FROM usage WHERE purpose = 'flush'") == 1
+    await provider.reset()
+    await everything_is_due(guest)
+    await guest.run_due_jobs()
+    assert await guest.one("SELECT count(*) FROM notes") > 0
 
 
 async def test_the_next_compaction_reads_what_an_earlier_one_hid_unread(
@@ -322,6 +354,39 @@ async def test_a_refused_note_or_a_search_is_answered_in_the_same_flush(
     searched = [_save("Ingrid likes ice."), {"name": "search_memory", "input": {"query": "Bertil"}}]
     assert await flushed_with(guest, provider, {"tool_use": refused}, {"tool_use": searched}) == 3
     assert await guest.one("SELECT note_count FROM flushes") == 2
+
+
+async def test_flush_that_lost_its_job_stops_asking_and_its_calls_are_paid(
+    guest: Visit, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An erased or edited message makes the job due, and the next attempt begins before the model answers."""
+    save, taken = PostgresNotes.save, list[int]()
+
+    async def save_late(self: PostgresNotes, *given: Any) -> Any:
+        if not taken:
+            taken.append(await _take_over(guest))
+        return await save(self, *given)
+
+    monkeypatch.setattr(PostgresNotes, "save", save_late)
+    assert await flushed_with(guest, provider, {"tool_use": [_save("Bertil is a dog.")]}) == 1
+    assert await guest.one("SELECT count(*) FROM notes") == 0
+    assert await guest.one("SELECT epoch FROM jobs WHERE id = $1 AND state = 'running'", *taken) > 1
+    assert await guest.one("SELECT count(*) FROM usage WHERE purpose = 'flush' AND job_id = $1", *taken) == 1
+
+
+async def _take_over(guest: Visit) -> int:
+    """Claim the running flush's job again and begin its second attempt; return the job's id."""
+    row = await guest.app.pool.fetchrow("SELECT * FROM flushes")
+    assert row is not None
+    await guest.app.pool.execute(*FENCE_JOBS(session_id=guest.session_id))
+    store = guest.app.stores.jobs
+    again = await store.claim_job(row["job_id"], worker_id=guest.app.worker_id)
+    assert again is not None
+    await store.begin_flush(
+        again, cycle=row["cycle"], threshold=row["threshold"], from_turn=row["from_turn"],
+        through_turn=row["through_turn"],
+    )  # fmt: skip
+    return again.id
 
 
 async def test_early_flush_leaves_checkpoint_that_the_next_flush_continues(goclaw: Visit) -> None:
