@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,8 @@ QUEUE = "evertalk:jobs"
 _RING_SECONDS = 2.0
 _CONNECT_SECONDS = 2.0
 _FACTS_SECONDS = 5.0
+_REST_SECONDS = 1.0
+"""Seconds without announcements after a failed one, so that a Redis that hangs does not stop the sweep."""
 
 
 def write_job(value: Any) -> bytes:
@@ -76,15 +79,20 @@ class ArqDoorbell:
     def __init__(self, redis_url: str) -> None:
         self._url = redis_url
         self._pool: ArqRedis | None = None
+        self._not_before = 0.0
         self.silent = 0
         """Number of announcements that Redis did not accept since the start."""
 
     async def ring(self, job: DueJob) -> bool:
         """Announce a due job; return False if Redis is away or already holds this attempt.
 
-        A kind of a newer version is not announced: its jobs wait for workers of that version.
+        For a second after a failure no announcement is tried. A kind of a newer version is not announced: its
+        jobs wait for workers of that version.
         """
         if (name := FUNCTIONS.get(job.kind)) is None:
+            return False
+        if time.monotonic() < self._not_before:
+            self.silent += 1
             return False
         try:
             with keep_cancellation():
@@ -97,6 +105,7 @@ class ArqDoorbell:
             self.silent += 1
             log.warning("job_announcement_failed", job_id=job.id, reason=f"{type(error).__name__}: {error}")
             await self._forget()
+            self._not_before = time.monotonic() + _REST_SECONDS
             return False
 
     async def close(self) -> None:

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 from redis.asyncio import Redis
 
+from shared.adapters.redis import arq_queue
 from shared.adapters.redis.arq_queue import FUNCTIONS, ArqDoorbell, open_queue
 from shared.bootstrap.app import App
 from shared.core.ops.job_views import JOB_KINDS
@@ -32,6 +33,9 @@ class Yard:
 
     async def release_unknown_jobs(self) -> None:
         pass
+
+    async def release_orphans(self) -> int:
+        return 0
 
     async def due_jobs(self) -> list[DueJob]:
         self.looks += 1
@@ -208,6 +212,31 @@ async def test_announced_job_waits_under_the_function_of_its_kind(redis_url: str
     finally:
         await queue.aclose()
         await bell.close()
+
+
+async def test_doorbell_rests_for_a_second_after_redis_did_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A sweep announces many jobs in a row, and must not wait for each."""
+    now, tried = [100.0], list[int]()
+
+    class Hanging:
+        async def enqueue_job(self, _: str, job_id: int, **__: str) -> None:
+            tried.append(job_id)
+            raise TimeoutError
+
+        async def aclose(self) -> None:
+            pass
+
+    monkeypatch.setattr(arq_queue, "open_queue", lambda _: Hanging())
+    monkeypatch.setattr(arq_queue, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    bell = ArqDoorbell("redis://nowhere")
+    for number in (1, 2, 3):
+        assert not await bell.ring(DueJob(id=number, kind="flush"))
+    assert (tried, bell.silent) == ([1], 3)
+    now[0] += 1.0
+    assert not await bell.ring(DueJob(id=4, kind="flush"))
+    assert tried == [1, 4]
 
 
 async def test_job_of_a_newer_kind_is_not_announced(redis_url: str) -> None:
