@@ -33,7 +33,7 @@ JOB_SECONDS = 600
 The job of a dead worker is released earlier, by its lease.
 """
 MAX_JOBS = 8
-"""Most jobs that a worker runs at the same time."""
+"""Places of arq's worker for jobs and duties; as many jobs again may run in this process without arq."""
 POLL_SECONDS = 0.1
 """Seconds between two polls of arq's queue."""
 STOP_SECONDS = 5.0
@@ -128,6 +128,8 @@ async def sweep(app: App) -> None:
         while True:
             try:
                 await app.job_runner.release_unknown_jobs()
+                if found := await app.stores.jobs.release_orphans():
+                    log.warning("jobs_released", count=found)
                 await calls.ring(await app.stores.jobs.due_jobs(), time.monotonic())
             except StorageUnavailable as error:
                 log.warning("sweep_storage_unavailable", reason=str(error))

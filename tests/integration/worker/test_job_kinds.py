@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 
 from shared.bootstrap.app import App
 from shared.core.session.session_state import JobClaim, JobDone
+from shared.core.values.errors import LeaseLost
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from worker.jobs import run_arq, sweep
 
@@ -148,6 +149,27 @@ async def test_the_place_of_a_dead_worker_is_free_and_its_job_found(apps: tuple[
     assert {job.id for job in await apps[0].stores.jobs.due_jobs()} == {first, second}
     assert await apps[0].stores.jobs.claim_job(second, worker_id=apps[0].worker_id)
     assert await apps[0].stores.jobs.claim_job(first, worker_id=apps[0].worker_id) is None
+
+
+async def test_dead_workers_job_of_paused_kind_blocks_no_other_job(apps: tuple[App, App]) -> None:
+    """Only one job of a session runs, and the dead worker's cannot be claimed while its kind is paused."""
+    app, guest = apps[0], await visit(apps[0])
+    ask = "INSERT INTO jobs (kind, session_id, key, trigger) VALUES ($1, $2, $1, 'limit') RETURNING id"
+    flush, compact = [await guest.one(ask, kind, guest.session_id) for kind in ("flush", "compact")]
+    dead = await guest.one(
+        "INSERT INTO workers (role, pid, beat) VALUES ('worker', 1, now() - interval '1 h') RETURNING id"
+    )
+    claim = await app.stores.jobs.claim_job(flush, worker_id=dead)
+    assert claim is not None
+    await app.stores.jobs.begin_flush(claim, cycle=0, threshold="soft", from_turn=1, through_turn=1)
+    await set_kind(app, "flush", paused=True)
+    assert await app.stores.jobs.release_orphans() == 1
+    assert await app.stores.jobs.release_orphans() == 0
+    assert await app.stores.jobs.claim_job(compact, worker_id=app.worker_id)
+    assert await guest.one("SELECT state FROM jobs WHERE epoch > $1 AND id = $2", claim.epoch, flush) == "due"
+    assert await guest.one("SELECT outcome FROM flushes") == "failed"
+    with pytest.raises(LeaseLost):
+        await app.stores.jobs.end_job(claim, state="done", outcome={})
 
 
 async def test_a_paused_summary_is_not_waited_for_and_comes_when_resumed(apps: tuple[App, App]) -> None:

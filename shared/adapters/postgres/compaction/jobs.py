@@ -514,6 +514,14 @@ class PostgresJobs(PoolStore):
         return len(rows)
 
     @store_method
+    async def release_orphans(self, *, limit: int = 200) -> int:
+        """Make at most `limit` running jobs of dead workers due, whatever their kind; return their number.
+
+        Their former claims are lost, and flushes that they left running count as failed.
+        """
+        return len(await self._pool.fetch(*sql.RELEASE_ORPHANS(limit=limit)))
+
+    @store_method
     async def sweep_reservations(self) -> int:
         """Settle reservations that ended work has left held, with the costs that the ledger has for the work.
 

@@ -115,7 +115,29 @@ SELECT id, kind, attempt FROM jobs j
 """,
     known_kinds=JOB_KINDS,
 )
-"""Select jobs that `CLAIM_JOB` may claim, by the same conditions, the longest due first."""
+"""Select jobs that are due and whose kind may start, the longest due first.
+
+`CLAIM_JOB` has the same conditions, and also refuses a job beside another of its session.
+"""
+
+RELEASE_ORPHANS = Named("""
+WITH j AS (
+  UPDATE jobs SET state = 'due', epoch = epoch + 1, leased_by = NULL
+   WHERE id IN (SELECT o.id FROM jobs o
+                 WHERE o.state = 'running' AND NOT EXISTS (
+                       SELECT FROM workers w WHERE w.id = o.leased_by AND worker_is_alive(w))
+                 ORDER BY o.id LIMIT :limit FOR UPDATE SKIP LOCKED)
+  RETURNING id
+), f AS (
+  UPDATE flushes SET outcome = 'failed', error = 'the worker ended while it ran', ended_at = now() FROM j
+   WHERE flushes.job_id = j.id AND flushes.outcome = 'running'
+)
+SELECT id FROM j
+""")
+"""Make running jobs of dead workers due with a new epoch, end their flushes as failed, and select their ids.
+
+A kind that is paused is released, too, so that it does not block other jobs of the same session.
+"""
 
 SETTLE_PAGES = """
 UPDATE deliveries d SET state = 'delivered', delivered_at = now() FROM turns t
