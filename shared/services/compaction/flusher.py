@@ -33,6 +33,7 @@ from shared.core.session.turns import Spending
 from shared.core.values.errors import (
     CapReached,
     ContextBudgetExceeded,
+    EvertalkError,
     LeaseLost,
     ModelError,
     StorageUnavailable,
@@ -46,13 +47,17 @@ from shared.services.compaction.silent_requests import (
     SilentRequest,
     SilentRequests,
 )
+from shared.services.compaction.summarizer import redact_quotes
 from shared.services.turns.spend_tracker import SpendTracker
 from shared.services.turns.toolbox import Toolbox
 
 MAX_FLUSH_ROUNDS = 3
 """Most model calls for one request of a flush."""
 MAX_PORTIONS = 8
-"""Most portions of turns that one job reads; the next job reads the rest."""
+"""Most portions of turns that a job reads before it is due again for the rest.
+
+A compaction does not wait for the rest, which a late flush reads.
+"""
 LEFT_OVER_SECONDS = 1.0
 """Seconds before a job that read `MAX_PORTIONS` reads the rest."""
 FAULTS_AT_MOST = 3
@@ -108,6 +113,8 @@ class FlushResult:
     ticket: FlushTicket | None = None
     through: int
     """Number of the last turn that was read."""
+    portions: int = 0
+    """Number of portions that were read or tried."""
     error: str = ""
     elsewhere: bool = False
     """True if a fallback model may succeed where this one failed."""
@@ -176,19 +183,24 @@ class Flusher:
     async def flush_early(self, job: JobClaim, state: SessionState) -> JobDone:
         """Run a flush that a threshold or a person requested; return the job's end.
 
-        Nothing is done if the threshold was flushed already in this cycle; within the cooldown the job is due
-        again later. After a failure the job is due again, or dead after `FAULTS_AT_MOST` faults; a person's
-        flush is dead at once. Raises LeaseLost and StorageUnavailable.
+        Turns that compactions hid unread come first; if some of them are left, the job is due again. Nothing
+        more is done if the threshold was flushed already in this cycle; within the cooldown the job is due
+        again later, and after `MAX_PORTIONS` portions soon. After a failure it is due again, or dead after
+        `FAULTS_AT_MOST` faults; an operator's flush is dead at once. A later attempt reads again, since the
+        first may have ended before its job did. Raises LeaseLost, StorageUnavailable, and NoRoom.
         """
         if state.view.flushed_turn < state.view.base_turn:
-            return await self.flush_late(job)
+            late = await self.flush_late(job)
+            if late.state != "done":
+                return late
+            state = replace(state, view=replace(state.view, flushed_turn=state.view.base_turn))
         prepared = await self._silent_requests.prepare(state, state.view, ())
         threshold = str(job.payload.get("threshold", "pressure"))
         cycle = int(job.payload.get("cycle", state.view.cycle))
         if job.trigger == MANUAL:
             flushed = await self.flush_range(job, state, through=state.answered_turn, threshold=MANUAL)
             failed = flushed.outcome == "failed"
-            return _build_retry(job, flushed, dead=True) if failed else _done(flushed)
+            return _build_retry(job, flushed, dead=True) if failed else _end_at(flushed, state.answered_turn)
         tried = state.view.flush_thresholds if job.attempt == 1 else frozenset[str]()
         if cycle != state.view.cycle or was_flushed(threshold, tried, prepared.policy):
             # The turn that requested this was claimed before the flush of this cycle had ended.
@@ -198,24 +210,27 @@ class Flusher:
         if wait > 0 and state.view.flushed_turn < state.answered_turn:
             return JobDone(outcome={"deferred": "cooldown"}, state="due", retry_seconds=wait)
         flushed = await self.flush_range(job, state, through=state.answered_turn, threshold=threshold)
-        return _build_retry(job, flushed, for_ever=False) if flushed.outcome == "failed" else _done(flushed)
+        if flushed.outcome == "failed":
+            return _build_retry(job, flushed, for_ever=False)
+        return _end_at(flushed, state.answered_turn)
 
     async def flush_late(self, job: JobClaim) -> JobDone:
         """Flush turns that compactions hid unread, one compaction after the other; return the job's end.
 
-        The job is due again until all are read, however often it fails. Raises LeaseLost and
-        StorageUnavailable.
+        The job is due again until all are read, however often it fails; an operator's flush is dead at once.
+        Raises LeaseLost and StorageUnavailable.
         """
-        flushed = FlushResult(through=0)
-        for _ in range(MAX_PORTIONS):
+        flushed, left = FlushResult(through=0), MAX_PORTIONS
+        while left > 0:
             owed = await self._owed.find_unflushed(job.session_id)
             if owed is None:
                 break
             flushed = await self.flush_range(
-                job, owed.state, through=owed.through_turn, threshold=LATE, ledger=owed.ledger
+                job, owed.state, through=owed.through_turn, threshold=LATE, ledger=owed.ledger, most=left
             )
             if flushed.outcome == "failed":
-                return _build_retry(job, flushed, for_ever=True)
+                return _build_retry(job, flushed, for_ever=True, dead=job.trigger == MANUAL)
+            left -= max(1, flushed.portions)
         done = _done(flushed)
         if await self._owed.find_unflushed(job.session_id) is None:
             return done
@@ -226,8 +241,8 @@ class Flusher:
     ) -> FlushResult:
         """Flush turns up to `through` before a compaction hides them, without a cooldown; return the result.
 
-        Turns that earlier compactions hid unread come first; if they fail, the result is failed. Raises
-        LeaseLost and StorageUnavailable, nothing for failures of models.
+        Turns that earlier compactions hid unread come first; if some are left or fail, the result is failed.
+        Raises LeaseLost and StorageUnavailable, nothing for failures of models.
         """
         view = state.view
         if view.flushed_turn < view.base_turn:
@@ -283,10 +298,11 @@ class Flusher:
         through: int,
         threshold: str,
         ledger: Ledger | None = None,
+        most: int | None = None,
     ) -> FlushResult:
-        """Save notes from the unflushed turns up to `through`, in at most `MAX_PORTIONS` portions; return the
-        result.
+        """Save notes from the unflushed turns up to `through`, in at most `most` portions; return the result.
 
+        None as `most` means `MAX_PORTIONS`. If turns are left, the result's `through` is below `through`.
         A model that fails is replaced by its fallback. Failures of models, caps and settings are stored, not
         raised, and leave their turns unflushed. `ledger` is the summary that replaced the turns, None without
         one; the program makes notes from it if no model can. Raises LeaseLost and StorageUnavailable.
@@ -300,7 +316,7 @@ class Flusher:
         def share(turn: int) -> float:
             return (turn - first) / max(1, through - first)
 
-        for _ in range(MAX_PORTIONS):
+        for number in range(MAX_PORTIONS if most is None else most):
             if view.flushed_turn >= through:
                 break
             try:
@@ -310,12 +326,10 @@ class Flusher:
             except ContradictoryPolicy as error:
                 # No request fits these settings: a failure like any other, tried again later.
                 ticket = await self._begin(job, view, threshold, through)
-                told = f"{error.code}: {error}"
-                report = FlushReport(
-                    outcome="failed", model=self._silent_requests.list_chat_models(state)[0], error=told
-                )
+                fault = _describe(error)
+                report = FlushReport(outcome="failed", model=models[0], error=fault)
                 await self._store.end_flush(job, ticket, report, contact_id=state.contact_id)
-                return FlushResult(outcome="failed", ticket=ticket, through=view.flushed_turn, error=told)
+                return FlushResult(outcome="failed", ticket=ticket, through=view.flushed_turn, error=fault)
             at = share(view.flushed_turn), share(portion.last)
             done = await self._flush_portion(job, state, portion, threshold, ledger=ledger, at=at)
             if done.elsewhere and len(models) > 1:
@@ -324,7 +338,7 @@ class Flusher:
             if done.outcome == "failed":
                 break
             saved = saved or done.outcome == "saved"
-            done = replace(done, outcome="saved" if saved else done.outcome)
+            done = replace(done, outcome="saved" if saved else done.outcome, portions=number + 1)
             view = replace(view, flushed_turn=portion.last)
         return done
 
@@ -380,7 +394,7 @@ class Flusher:
                 await self._save_without_model(portion, ledger, silent)
             outcome = silent.outcome
         except (ModelError, CapReached, ContextBudgetExceeded) as failure:
-            outcome, error = "failed", f"{failure.code}: {failure}"
+            outcome, error = "failed", _describe(failure)
             elsewhere = isinstance(failure, ModelError) and failure.elsewhere
         except _NoteNotStored as failure:
             outcome, error = "failed", str(failure)
@@ -577,6 +591,19 @@ def _is_all_saved(calls: Sequence[ToolUse], results: Sequence[ToolResult]) -> bo
 def _done(flushed: FlushResult) -> JobDone:
     ticket = flushed.ticket
     return JobDone(outcome={"flush": ticket.id if ticket else None, "outcome": flushed.outcome})
+
+
+def _end_at(flushed: FlushResult, through: int) -> JobDone:
+    """Return the end of a flush of the turns up to `through`: done, or due again if some are left."""
+    done = _done(flushed)
+    if flushed.through >= through:
+        return done
+    return replace(done, state="due", retry_seconds=LEFT_OVER_SECONDS)
+
+
+def _describe(failure: EvertalkError) -> str:
+    """Return a failure's code and text without quotations, which may be text of people."""
+    return redact_quotes(f"{failure.code}: {failure}")
 
 
 def _build_retry(

@@ -235,6 +235,63 @@ async def test_contradictory_settings_fail_late_flush_with_a_row_until_corrected
     assert await guest.one("SELECT flushed_turn FROM sessions") == 2
 
 
+async def test_flush_by_hand_reads_hidden_and_live_turns(guest: Visit) -> None:
+    await talk(guest, 2)
+    assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
+    await talk(guest, 2, first=2)
+    await flush_by_hand(guest)
+    assert await guest.one("SELECT flushed_turn FROM sessions") == 4
+    rows = await guest.app.pool.fetch("SELECT threshold, from_turn, through_turn FROM flushes ORDER BY id")
+    assert [tuple(row) for row in rows] == [("late", 1, 2), ("manual", 3, 4)]
+    assert await guest.one("SELECT state FROM jobs") == "done"
+
+
+async def test_flush_by_hand_is_dead_when_hidden_turns_cannot_be_read(
+    guest: Visit, provider: RunningFake
+) -> None:
+    refused = {"status": 400, "message": "Not with 'Solveig' in it."}
+    await provider.script([{"match": {"kind": "flush"}, "times": -1, "action": refused}])
+    await talk(guest, 2)
+    assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
+    await flush_by_hand(guest)
+    assert await guest.one("SELECT state FROM jobs") == "dead"
+    for error in ("SELECT error FROM flushes", "SELECT last_error FROM jobs"):
+        assert "Not with … in it." in await guest.one(error), "a quotation may be a person's"
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+async def test_job_is_due_again_for_the_portions_that_are_left(
+    guest: Visit, monkeypatch: pytest.MonkeyPatch, hidden: bool
+) -> None:
+    requests = guest.app.job_runner._flusher._silent_requests
+    next_portion = requests.next_portion
+
+    async def next_turn(state: Any, view: Any, tools: Any, *, through: int, model: str) -> Any:
+        least = min(through, view.flushed_turn + 1)
+        return await next_portion(state, view, tools, through=least, model=model)
+
+    monkeypatch.setattr(requests, "next_portion", next_turn)
+    monkeypatch.setattr("shared.services.compaction.flusher.MAX_PORTIONS", 2)
+    await talk(guest, 3)
+    if hidden:
+        new = await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")
+        assert new.success
+    await flush_by_hand(guest)
+    assert await guest.one("SELECT flushed_turn FROM sessions") == 2
+    assert await guest.one("SELECT state FROM jobs") == "due"
+    await everything_is_due(guest)
+    await guest.run_due_jobs()
+    assert await guest.one("SELECT flushed_turn FROM sessions") == 3
+    assert await guest.one("SELECT state FROM jobs") == "done"
+
+
+async def flush_by_hand(guest: Visit) -> None:
+    """Run a flush as an operator's command requests it, as the session's only job."""
+    await guest.app.pool.execute("DELETE FROM jobs")
+    await guest.app.stores.jobs.request_job(guest.session_id, replace(_by_hand(), kind="flush"))
+    await guest.run_due_jobs()
+
+
 async def test_an_early_flush_that_fails_is_tried_three_times(guest: Visit, provider: RunningFake) -> None:
     await provider.script(NO_FLUSH)
     await talk_until(guest, "SELECT count(*) FROM jobs WHERE kind = 'flush'")
