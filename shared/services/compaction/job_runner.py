@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from shared.core.compaction.jobs import LATE, next_job
+from shared.core.compaction.jobs import LATE, next_job, retry_seconds
 from shared.core.ops.process_faults import REASON
 from shared.core.session.session_state import JobClaim, JobDone, SessionState
 from shared.core.session.turns import DueJob, JobOrder
@@ -31,7 +31,7 @@ from shared.work_marks import mark_work
 log = structlog.get_logger(__name__)
 
 RETRY_SECONDS = 15.0
-"""Seconds before a failed job is tried again."""
+"""Seconds before a failed job is tried again; a late flush waits longer after each fault."""
 JOB_TIMEOUT_SECONDS = 570.0
 """Seconds after which a job is stopped; less than the queue's limit, so that its end can be stored."""
 MAX_STORAGE_RETRIES = 570
@@ -246,14 +246,15 @@ class JobRunner:
                 await self._doorbell.ring(waiting)
 
     async def _end_failed(self, job: JobClaim, error: Exception) -> None:
-        dead = job.trigger == "manual" or job.faults + 1 >= FAULTS_AT_MOST
+        is_late = job.trigger == LATE
+        dead = job.trigger == "manual" or (not is_late and job.faults + 1 >= FAULTS_AT_MOST)
         advice = error.advice if isinstance(error, EvertalkError) else EvertalkError.advice
         ended = await self._end(
             job,
             state="dead" if dead else "due",
             outcome={"advice": advice},
             error=f"{type(error).__name__}: {redact_quotes(str(error))}",
-            retry_seconds=RETRY_SECONDS,
+            retry_seconds=retry_seconds(job.faults) if is_late else RETRY_SECONDS,
             failures=({"attempt": job.attempt, "code": type(error).__name__},),
         )
         if ended and job.kind == "compact":

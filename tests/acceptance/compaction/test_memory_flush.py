@@ -292,6 +292,21 @@ async def flush_by_hand(guest: Visit) -> None:
     await guest.run_due_jobs()
 
 
+async def test_late_flush_is_never_dead_and_waits_longer_after_each_fault(
+    guest: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise RuntimeError("a fault of the program")
+
+    await talk(guest, 1)
+    assert (await guest.app.commands.run(session_id=guest.session_id, address_id=None, name="new")).success
+    await guest.app.pool.execute("UPDATE jobs SET faults = 5, due_at = now()")
+    monkeypatch.setattr(guest.app.job_runner._flusher, "flush_late", fail)
+    await guest.run_due_jobs()
+    waits = "SELECT due_at - now() > interval '10 minutes' FROM jobs WHERE state = 'due' AND faults = 6"
+    assert await guest.one(waits)
+
+
 async def test_an_early_flush_that_fails_is_tried_three_times(guest: Visit, provider: RunningFake) -> None:
     await provider.script(NO_FLUSH)
     await talk_until(guest, "SELECT count(*) FROM jobs WHERE kind = 'flush'")
