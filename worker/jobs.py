@@ -123,19 +123,19 @@ async def sweep(app: App) -> None:
 
     Other work has separate loops, so that it cannot delay this one.
     """
-    calls = JobDoorbell(app)
+    announcer = JobDoorbell(app)
     try:
         while True:
             try:
                 await app.job_runner.release_unknown_jobs()
                 if found := await app.stores.jobs.release_orphans():
                     log.warning("jobs_released", count=found)
-                await calls.ring(await app.stores.jobs.due_jobs(), time.monotonic())
+                await announcer.ring(await app.stores.jobs.due_jobs(), time.monotonic())
             except StorageUnavailable as error:
                 log.warning("sweep_storage_unavailable", reason=str(error))
             await asyncio.sleep(SWEEP_SECONDS)
     finally:
-        await calls.close()
+        await announcer.close()
 
 
 async def index_knowledge(app: App) -> None:

@@ -43,7 +43,7 @@ def build_job_runner(
         unable=unable,
     )
     silent_requests = SilentRequests(
-        owed=stores.flushes, spend=stores.turns, model=base.models, requests=turns.requests,
+        last_requests=stores.flushes, spend=stores.turns, model=base.models, requests=turns.requests,
         toolbox=turns.toolbox, pictures=turns.pictures, unable=unable, caps=base.caps,
     )  # fmt: skip
     flusher = Flusher(

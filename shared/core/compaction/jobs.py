@@ -83,7 +83,8 @@ def due_threshold(
 ) -> str | None:
     """Return the name of the flush threshold that is due; None if none is.
 
-    A threshold is due once per cycle, and only if an ended turn has not been read by a flush.
+    A threshold is due until a flush has succeeded at it in this cycle, and only if an ended turn has not been
+    read by a flush.
     `context_tokens` is the size of the context.
     """
     threshold = find_reached_mark(budget, policy, context_tokens)
@@ -171,7 +172,7 @@ def _choose_job(
     )
     held = view.hold_compaction or not policy.timing.compact_auto
     threshold = due_threshold(view, budget=budget, policy=policy, context_tokens=context_tokens)
-    # A due flush comes first; the next turn may look ahead.
+    # While a flush is due, no compaction is ordered ahead of its size, so that the flush gets its turn.
     sight = 0 if threshold is not None else ahead
     by_size = partial(_by_size, view, budget, policy, context_tokens, ratio, held=held, ahead=sight)
     if not in_backoff:

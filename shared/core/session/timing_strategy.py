@@ -48,7 +48,7 @@ class TimingStrategy:
     flush_shares: tuple[float, ...] = ()
     """Shares of the window at which memory is saved, each once per cycle; empty uses `flush_threshold`."""
     flush_cooldown_seconds: int = 300
-    """Fewest seconds between two early memory flushes of a session."""
+    """Fewest seconds from any successful memory flush of a session to its next early one."""
     checkpoints: bool = False
     """True also writes a checkpoint at each early flush, used if the real summary fails."""
     idle_compaction: bool = True

@@ -503,13 +503,13 @@ class StoredTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOrder:
-    """Job to store in the transaction of a turn, unless one with its key is due or runs."""
+    """Job to be stored, unless one with its key is due or runs."""
 
     kind: Literal["flush", "compact", "import"]
     key: str
-    """Key that exists once among due and running jobs: kind, session and cycle, for a flush also the
-    threshold.
+    """Key that names what the job is for, and exists once among due and running jobs.
 
+    It has the kind, the session, and what else distinguishes the job, such as cycle, threshold or trigger.
     Later turns order the same job again without effect; when it ends, it checks for more work.
     """
     trigger: str

@@ -475,7 +475,7 @@ class Flusher:
             if not calls:
                 return
             results = [await self._run_memory_tool(call, silent) for call in calls]
-            if reply.stop_reason != "max_tokens" and _is_all_saved(calls, results):
+            if reply.stop_reason != "max_tokens" and _needs_no_answer(calls, results):
                 return
             told = sum(self._silent_requests.count_tokens(result.text) + RESULT_TOKENS for result in results)
             if reply.usage.context_tokens + round(ask.ratio * told) > ask.hard:
@@ -580,9 +580,10 @@ class Flusher:
         return replace(ran.result, text=defuse(ran.result.text))
 
 
-def _is_all_saved(calls: Sequence[ToolUse], results: Sequence[ToolResult]) -> bool:
-    """Return whether all calls saved something without an error, so that the model need not be
-    asked again.
+def _needs_no_answer(calls: Sequence[ToolUse], results: Sequence[ToolResult]) -> bool:
+    """Return whether all calls save, change or archive notes without an error.
+
+    The model need not be asked again then.
     """
     kept = all(call.name in KEEPING_TOOLS for call in calls)
     return kept and not any(result.is_error for result in results)

@@ -132,7 +132,7 @@ class SilentRequests:
     def __init__(
         self,
         *,
-        owed: LastToolsStore,
+        last_requests: LastToolsStore,
         spend: SpendStore,
         model: ChatModel,
         requests: RequestBuilder,
@@ -141,7 +141,7 @@ class SilentRequests:
         unable: UnableModels,
         caps: Caps,
     ) -> None:
-        self._owed = owed
+        self._last_requests = last_requests
         self._spend = spend
         self._model = model
         self._requests = requests
@@ -232,7 +232,7 @@ class SilentRequests:
         view = state.view
         if view.base_turn == after.base_turn or any(entry.pruned == "hide" for entry in view.entries):
             return None
-        former = await self._owed.find_size_after(state.session_id, after.base_turn)
+        former = await self._last_requests.find_size_after(state.session_id, after.base_turn)
         if former is None:
             return None
         tail = view.context_tokens - former
@@ -279,7 +279,7 @@ class SilentRequests:
         """Return the tools of the session's last turn, since another list would not match the provider's
         cached prefix.
         """
-        stored = await self._owed.load_last_tools(state.session_id)
+        stored = await self._last_requests.load_last_tools(state.session_id)
         specs = self._toolbox.for_agent(state.agent_config).specs
         return specs if stored in (None, specs) else stored or ()
 

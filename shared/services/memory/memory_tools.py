@@ -52,8 +52,8 @@ def build_memory_tools(store: NoteToolStore, crash_point: CrashPoint, *, home: s
     """Return the four tools that save, search, change and forget notes.
 
     A repeated call is recognised by its key, so that each tool may run again after a crash. `home` is the
-    deployment's time zone, for people whose time zone is unknown. If the claim is lost, a turn's model is
-    told so, but a flush gets LeaseLost, since its worker must stop.
+    deployment's time zone, for people whose time zone is unknown. If the claim is lost, a call of a turn
+    raises ToolFailed, and one of a flush LeaseLost, since its worker must stop.
     """
     return (
         SaveMemoryTool(store, crash_point),

@@ -1,4 +1,7 @@
-"""Store of flushes, the jobs that save notes before turns are hidden."""
+"""Queries of flushes: unread turns, and the tools and size of a session's last request.
+
+`PostgresJobs` stores the begin and the end of a flush.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,10 @@ Inserts none within _DEAD_REST after a failed flush.
 
 
 class PostgresFlushes(PoolStore):
-    """Queries about flushes; only `request_owed_flushes` writes. Each method raises StorageUnavailable."""
+    """Queries of a flush about its session; only `request_owed_flushes` writes.
+
+    Each method raises StorageUnavailable.
+    """
 
     @store_method
     async def find_unflushed(self, session_id: int) -> HiddenTurns | None:

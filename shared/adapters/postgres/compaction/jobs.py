@@ -1,4 +1,4 @@
-"""Store of jobs, flushes, compactions and their undo: what the worker writes without notice to people."""
+"""Store of jobs, flushes, compactions and their undo, for workers and commands."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ For other kinds they are LATE_SECONDS.
 
 
 class PostgresJobs(PoolStore):
-    """Store of compaction jobs; each method but `sweep_reservations` is one transaction.
+    """Store of jobs of all kinds, and of flushes, compactions and their undo, for workers and commands.
 
-    A compaction is committed only if the view's epoch is still the one that the job has read. Each method
-    raises StorageUnavailable.
+    Each method but `sweep_reservations` is one transaction and raises StorageUnavailable. A compaction is
+    committed only if the view's epoch is still the one that the job has read.
     """
 
     @store_method
