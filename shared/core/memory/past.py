@@ -171,7 +171,7 @@ MOST_FILES = 16
 class ImportRefused(BadInput):
     """Uploaded export that cannot be imported; `error` is the reason as a key."""
 
-    sentence = "An uploaded export cannot be imported; `error` says why to programs."
+    sentence = "The uploaded export cannot be imported."
 
     def __init__(self, error: FileError) -> None:
         super().__init__(f"the file is refused: {error}")

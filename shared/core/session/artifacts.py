@@ -42,7 +42,7 @@ class ArtifactNotReadable(EvertalkError):
     `advice` is the text of the tool's result, which the model reads.
     """
 
-    sentence = "An artifact was asked for that is not there, or a portion that it does not have."
+    sentence = "There is no such artifact, or it has no such portion."
     code = "artifact_not_readable"
 
     def __init__(self, advice: str) -> None:

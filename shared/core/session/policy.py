@@ -19,7 +19,7 @@ from shared.core.values.tokens import reply_tokens
 class ContradictoryPolicy(EvertalkError):
     """Context settings that contradict each other; `reason` names the settings and their numbers."""
 
-    sentence = "Numbers of a policy that cannot hold together."
+    sentence = "The numbers of the context settings contradict each other."
     code = "contradictory_policy"
 
     def __init__(self, reason: str) -> None:

@@ -32,7 +32,7 @@ class BadPruneRules(EvertalkError):
     place.
     """
 
-    sentence = "An agent's `pruning` section cannot be used; names the place."
+    sentence = "The agent's pruning settings cannot be used."
     code = "bad_prune_rules"
 
     def __init__(self, reason: str) -> None:

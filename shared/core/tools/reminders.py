@@ -46,7 +46,7 @@ _QUIET = re.compile(r"([01]?\d|2[0-3])\s*-\s*([01]?\d|2[0-3])")
 class BadMoment(EvertalkError):
     """Words for a time or a repetition that cannot be used; `advice` tells the model what to say instead."""
 
-    sentence = "A time that cannot be used, with what to say instead."
+    sentence = "This time cannot be used for a reminder."
     code = "bad_moment"
 
     def __init__(self, advice: str) -> None:

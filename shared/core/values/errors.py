@@ -395,7 +395,7 @@ class EncoderEnded(ModelUnavailable):
     People never see this error.
     """
 
-    sentence = "The encoder ended at a text, or answers other texts but not this one; no person reads of it."
+    sentence = "The encoder cannot process this text."
 
 
 class ModelBusy(ModelError):

@@ -33,7 +33,7 @@ _REVISION = re.compile(r"""^(revision|down_revision)(?:\s*:[^=]+)?\s*=\s*["']([^
 class SchemaRefused(EvertalkError):
     """Base of errors about data whose schema this program can neither upgrade nor use."""
 
-    sentence = "Base of errors about data whose schema this program can neither upgrade nor use."
+    sentence = "This program can neither upgrade nor use the schema of the data."
 
 
 class SchemaUnknown(SchemaRefused):
