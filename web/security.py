@@ -86,6 +86,8 @@ STATUS: tuple[tuple[type[EvertalkError], int], ...] = (
     (ModelError, 503),
 )
 """HTTP status of each error class; the first class that fits counts."""
+_CROSS_ORIGIN: web.RequestKey[bool] = web.RequestKey("cross_origin", bool)
+"""Request key that has whether the request's page may read the response, once that is known."""
 REQUEST_ID: web.RequestKey[str] = web.RequestKey("request_id", str)
 """Key of the request's id, which appears in errors and in the log."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -314,9 +316,17 @@ async def read_json(request: web.Request) -> dict[str, Any]:
 async def cross_origin_headers(request: web.Request, *, site: str | None = None) -> dict[str, str]:
     """Return the CORS headers of a response: for an allowed page those that let its scripts read it.
 
-    They permit bearer tokens but no cookies. `site` None means that the page may belong to any site.
+    They permit bearer tokens but no cookies. `site` None means that the page may belong to any site; the
+    sites are then read once per request. Raises StorageUnavailable.
     """
-    if "Origin" not in request.headers or not await request.app[VISITORS].is_page_allowed(request, site=site):
+    if "Origin" not in request.headers:
+        return {"Vary": "Origin"}
+    is_allowed = request.get(_CROSS_ORIGIN) if site is None else None
+    if is_allowed is None:
+        is_allowed = await request.app[VISITORS].is_page_allowed(request, site=site)
+        if site is None:
+            request[_CROSS_ORIGIN] = is_allowed
+    if not is_allowed:
         return {"Vary": "Origin"}
     return {
         "Access-Control-Allow-Origin": request.headers["Origin"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, NotRequired, cast
@@ -21,9 +22,8 @@ from shared.adapters.postgres.turns.history import HistoryPage, PostgresHistory
 from shared.adapters.postgres.voice.speech import PostgresSpeech
 from shared.core.identity.identity_claims import clean_name
 from shared.core.memory.search import HITS_PER_PAGE, QUERY_CHARS, SearchKey
-from shared.core.session.turns import Accepted as Stored
-from shared.core.session.turns import AnswerEnd
-from shared.core.values.errors import ContextBudgetExceeded
+from shared.core.session.turns import Accepted, AnswerEnd
+from shared.core.values.errors import ContextBudgetExceeded, StorageUnavailable
 from shared.locales import catalogue
 from shared.runtime import BackgroundTasks
 from shared.services.voice.speaking import SpeakingService
@@ -122,7 +122,10 @@ class AnswerDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamEnd:
-    """End of the event stream of one message; `waiting` means that there is no answer yet."""
+    """End of the event stream of one message.
+
+    `waiting` means that there is no answer yet, or that it cannot be read just now.
+    """
 
     turn: int
     state: Literal["done", "waiting"]
@@ -202,8 +205,8 @@ class FoundMessages:
 class Following:
     """Accepted message whose answer is awaited, with the events of its conversation."""
 
-    def __init__(self, events: EventWaiter, accepted: Stored, known: Known) -> None:
-        self._events = events
+    def __init__(self, waiter: EventWaiter, accepted: Accepted, known: Known) -> None:
+        self._waiter = waiter
         self.known = known
         self.accepted = accepted
         self.state: Literal["waiting", "done"] = "waiting"
@@ -212,7 +215,7 @@ class Following:
     @property
     def over(self) -> bool:
         """True if the turn has ended, or no more events come."""
-        return self.state == "done" or self._events.closed
+        return self.state == "done" or self._waiter.closed
 
     async def next(self, seconds: float) -> dict[str, Any] | None:
         """Return the next frame of this turn: a piece of its answer, or a message that answers it.
@@ -220,7 +223,7 @@ class Following:
         None if `seconds` pass, no more frames come, or the next frame is about something else. A final
         message sets `state` to `done`.
         """
-        frame = await self._events.next_frame(seconds)
+        frame = await self._waiter.next_frame(seconds)
         if frame is None or frame.get("turn") != self.accepted.turn:
             return None
         if frame["t"] == "msg" and frame.get("role") != "person":
@@ -333,22 +336,22 @@ class SessionMessageHandlers:
         limits = self.limiter.limits_for(request)
         await self.intake.check_rate(limits, known, cid=cid, address=address, chars=len(text or ""))
         inbound = await self.intake.build_inbound(known, text=text or "", cid=cid, files=files)
-        await record(request, "messages.write", about=f"session:{known.row.session_public_id}")
-        streamed = wants_events(request)
+        about, streamed = f"session:{known.row.session_public_id}", wants_events(request)
         if not streamed and not wait:
+            await record(request, "messages.write", about=about)
             return await json_reply(request, _accepted(await self.intake.accept(inbound)), status=202)
-        place = f"rest:{call.session_id}"
-        if not self.limiter.session_places.take(place, self.limiter.limits_for(request).sockets_per_session):
+        slot = f"rest:{call.session_id}"
+        if not self.limiter.session_places.take(slot, limits.sockets_per_session):
             raise wire.RateLimited(retry_after_seconds=15.0, what="requests that wait")
         try:
-            async with EventSubscription(self.hub, self.events, self.tasks, known) as events:
-                accepted = await self.intake.accept(inbound)
-                following = Following(events, accepted, known)
+            await record(request, "messages.write", about=about)
+            async with EventSubscription(self.hub, self.events, self.tasks, known) as waiter:
+                following = Following(waiter, await self.intake.accept(inbound), known)
                 if streamed:
                     return await self._stream(request, following)
                 return await self._wait_for_answer(request, following, float(wait))
         finally:
-            self.limiter.session_places.leave(place)
+            self.limiter.session_places.leave(slot)
 
     @router.on(
         "POST /sessions/{id}/messages/{mid}/edit",
@@ -562,13 +565,21 @@ class SessionMessageHandlers:
     async def _wait_for_answer(
         self, request: web.Request, following: Following, seconds: float
     ) -> web.StreamResponse:
-        answer = await self._known_answer(request, following)
+        """Return the stored message, with its answer if that comes within `seconds`.
+
+        Raises HttpRefusal for an answer that does not fit into the model's window, but nothing for the
+        database: an error would hide that the message is stored, and a program would send it again.
+        """
+        answer: dict[str, Any] | None = None
+        if following.accepted.repeated:
+            with suppress(StorageUnavailable):
+                answer = await self._find_answer(following)
         deadline = asyncio.get_running_loop().time() + seconds
         while not following.over and (left := deadline - asyncio.get_running_loop().time()) > 0:
             frame = await following.next(min(left, HEARTBEAT_SECONDS))
             answer = frame if following.state == "done" else answer
         if answer is None:
-            answer = await self._read_stored_answer(request, following, deadline)
+            answer = await self._read_stored_answer(following, deadline)
         shown = _accepted(following.accepted)
         if answer is None:
             return await json_reply(request, shown, status=202)
@@ -590,56 +601,48 @@ class SessionMessageHandlers:
     async def _stream(self, request: web.Request, following: Following) -> web.StreamResponse:
         """Stream the events of a turn until it ends, the client disconnects or STREAM_SECONDS pass.
 
-        It also ends when no more events come. A disconnect does not cancel the turn.
+        It also ends when no more events come, and at once, as waiting, if the database does not say whether a
+        repeated message was answered. A disconnect does not cancel the turn.
         """
         stream = EventStream(
             request, request_id=request[REQUEST_ID], headers=await cross_origin_headers(request)
         )
-        answer = await self._known_answer(request, following)
         await stream.open()
         await stream.send("accepted", _accepted(following.accepted))
+        try:
+            answer = await self._find_answer(following) if following.accepted.repeated else None
+        except StorageUnavailable:
+            return await _end_stream(stream, following)
         if answer is not None:
             await stream.send("message", answer)
-        deadline = asyncio.get_running_loop().time() + STREAM_SECONDS
-        quiet_since = asyncio.get_running_loop().time()
-        while not following.over and not stream.gone and asyncio.get_running_loop().time() < deadline:
-            frame = await following.next(1.0)
-            now = asyncio.get_running_loop().time()
-            if frame is not None:
-                await stream.send("delta" if frame["t"] == "delta" else "message", frame)
-                quiet_since = now
-            elif now - quiet_since >= HEARTBEAT_SECONDS:
-                await stream.beat()
-                quiet_since = now
+        await _send_frames(stream, following)
         if following.state != "done" and not stream.gone:
-            answer = await self._read_stored_answer(request, following, asyncio.get_running_loop().time())
+            answer = await self._read_stored_answer(following, asyncio.get_running_loop().time())
             if answer is not None:
                 await stream.send("message", answer)
-        await stream.send("done", StreamEnd(turn=following.accepted.turn, state=following.state))
-        return await stream.end()
+        return await _end_stream(stream, following)
 
-    async def _known_answer(self, request: web.Request, following: Following) -> dict[str, Any] | None:
-        """Return the stored answer to a repeated message; None for a new message, or if there is none yet."""
-        return await self._find_answer(request, following) if following.accepted.repeated else None
-
-    async def _read_stored_answer(
-        self, request: web.Request, following: Following, deadline: float
-    ) -> dict[str, Any] | None:
-        """Return the stored answer; None if there is none yet.
+    async def _read_stored_answer(self, following: Following, deadline: float) -> dict[str, Any] | None:
+        """Return the stored answer; None if there is none yet, or if the database does not answer.
 
         If the events ended early, as for a slow reader, it is waited for until `deadline`, a time of the
         loop.
         """
         loop = asyncio.get_running_loop()
-        while (answer := await self._find_answer(request, following)) is None:
+        while True:
+            with suppress(StorageUnavailable):
+                if (answer := await self._find_answer(following)) is not None:
+                    return answer
             left = deadline - loop.time()
             if left <= 0 or not following.over:
                 return None
             await asyncio.sleep(min(left, STORED_LOOK_SECONDS))
-        return answer
 
-    async def _find_answer(self, request: web.Request, following: Following) -> dict[str, Any] | None:
-        """Return the stored answer to a message and mark its turn as done; None if there is none."""
+    async def _find_answer(self, following: Following) -> dict[str, Any] | None:
+        """Return the stored answer to a message and mark its turn as done; None if there is none.
+
+        Raises StorageUnavailable.
+        """
         accepted = following.accepted
         number = await self.api_sessions.find_answer(
             accepted.session_id, accepted.turn, after=accepted.event_seq
@@ -651,7 +654,30 @@ class SessionMessageHandlers:
         return dict(_event(following.known, rows[0])) if rows else None
 
 
-def _accepted(accepted: Stored) -> AcceptedMessage:
+async def _send_frames(stream: EventStream, following: Following) -> None:
+    """Send the frames of a turn until it ends, the client disconnects or STREAM_SECONDS pass.
+
+    Sends a heartbeat after HEARTBEAT_SECONDS without a frame.
+    """
+    deadline = asyncio.get_running_loop().time() + STREAM_SECONDS
+    quiet_since = asyncio.get_running_loop().time()
+    while not following.over and not stream.gone and asyncio.get_running_loop().time() < deadline:
+        frame = await following.next(1.0)
+        now = asyncio.get_running_loop().time()
+        if frame is not None:
+            await stream.send("delta" if frame["t"] == "delta" else "message", frame)
+            quiet_since = now
+        elif now - quiet_since >= HEARTBEAT_SECONDS:
+            await stream.beat()
+            quiet_since = now
+
+
+async def _end_stream(stream: EventStream, following: Following) -> web.StreamResponse:
+    await stream.send("done", StreamEnd(turn=following.accepted.turn, state=following.state))
+    return await stream.end()
+
+
+def _accepted(accepted: Accepted) -> AcceptedMessage:
     return AcceptedMessage(
         mid=accepted.mid, turn=accepted.turn, event_seq=accepted.event_seq, dup=accepted.repeated or ABSENT
     )

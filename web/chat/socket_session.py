@@ -64,13 +64,17 @@ class Closed(Exception):
         return frames
 
 
+SENT_AGAIN = "The message could not be stored just now. It will be sent again by itself."
+"""Advice after a storage failure, for clients that reconnect and send again."""
+
+
 def build_retry_close(error: Exception) -> Closed:
     """Return the close for a storage failure.
 
     It makes the browser reconnect and send again under the same cid.
     """
     log.warning("storage_unavailable", reason=str(error))
-    return Closed(wire.CLOSE_SLOW, "try again", error=StorageUnavailable())
+    return Closed(wire.CLOSE_SLOW, "try again", error=StorageUnavailable(advice=SENT_AGAIN))
 
 
 class IdentityChanged(Exception):

@@ -88,7 +88,8 @@ async def check_api_key(request: web.Request, handler: Handler) -> web.StreamRes
 async def record(request: web.Request, action: str, *, about: str, **detail: Any) -> None:
     """Record an action in the audit log if an API key makes it; do nothing for other callers.
 
-    Call it before the write, so that an action that cannot be recorded is not carried out.
+    Call it after the limits are checked and before the write, so that an action that cannot be recorded is
+    not carried out. A write that then finds no object, or is refused by its store, stays recorded.
     """
     key = request.get(KEY)
     if key is not None:

@@ -134,6 +134,9 @@ async def _run_operation(
         for text in given.values():
             if isinstance(text, str):
                 wire.clean(text)
+    if operation.method != "GET":
+        # The answer needs the sites; an error of theirs after the write would hide that it is stored.
+        await cross_origin_headers(call.request)
     reply = await handlers.bind(operation)(call, **given)
     if reply is None or isinstance(reply, web.StreamResponse):
         return reply

@@ -206,7 +206,7 @@ class UnknownSession(BadInput):
 
     sentence = "There is no such session for this caller."
     code = "unknown_session"
-    advice = "This conversation was not found. Reload the page to begin a new one."
+    advice = "This conversation was not found. Check its id, or reload the page to begin a new one."
 
 
 class SessionMoved(EvertalkError):
@@ -338,7 +338,7 @@ class StorageUnavailable(EvertalkError):
 
     sentence = "The database cannot be reached or cannot write."
     code = "storage_unavailable"
-    advice = "The message could not be stored just now. It will be sent again by itself."
+    advice = "The database does not answer just now. Try again."
 
 
 class ModelError(EvertalkError):

@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
-from shared.core.session.turns import Stored
+from shared.adapters.postgres.people.api_sessions import PostgresApiSessions
+from shared.adapters.postgres.turns.events import PostgresEvents
+from shared.core.session.turns import Accepted, Inbound, Stored
+from shared.core.values.errors import StorageUnavailable
 from tests.kit.web.callers import bearer, make_key, make_operator, make_visitor
 from tests.kit.web.fixtures import Frame, Server, Starter
 from tests.kit.web.rest_calls import call, events_of, opened
 from web.api.event_wait import EventWaiter
+from web.auth.visitors import Visitors
+from web.chat.message_intake import MessageIntake
 from web.server.rate_limits import ClientLimits
 
 
@@ -165,6 +170,69 @@ async def test_waiting_request_gets_an_answer_whose_events_ended_early(
     assert (status, told["answer"]["text"]) == (200, "Hello there.")
 
 
+async def _break(*_: Any, **__: Any) -> None:
+    raise StorageUnavailable("gone")
+
+
+async def test_waiting_request_gets_202_when_the_answer_cannot_be_read(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await make_key(server.services.pool, "messages:write")
+    path = f"/sessions/{await opened(server, key)}/messages?wait=1"
+    server.conversation.hold.clear()
+    monkeypatch.setattr(PostgresApiSessions, "find_answer", _break)
+    first = await call(server, "POST", path, key, json={"text": "Hi", "cid": "c1"})
+    assert first == (202, {"mid": "m1", "turn": 1, "event_seq": 1})
+    again = await call(server, "POST", path, key, json={"text": "Hi", "cid": "c1"})
+    assert again == (202, {**first[1], "dup": True})
+
+
+async def test_event_stream_ends_as_waiting_when_the_answer_cannot_be_read(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await make_key(server.services.pool, "messages:write")
+    path = f"/sessions/{await opened(server, key)}/messages"
+    body = {"text": "Hi", "cid": "c1"}
+    assert (await call(server, "POST", f"{path}?wait=20", key, json=body))[0] == 200
+    monkeypatch.setattr(PostgresApiSessions, "find_answer", _break)
+    headers = {**key, "Accept": "text/event-stream"}
+    async with server.client.post(f"{server.url}/api/v1{path}", json=body, headers=headers) as answer:
+        assert answer.status == 200
+        told = await events_of(answer)
+    assert [name for name, _ in told] == ["accepted", "done"]
+    assert (told[0][1]["mid"], told[1][1]["state"]) == ("m1", "waiting")
+
+
+async def test_stored_message_is_acknowledged_when_sites_cannot_be_read(
+    starter: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await starter.start(allowed_origins=("https://shop.example",))
+    row, token = await make_visitor(server.services.pool)
+    accept = MessageIntake.accept
+
+    async def store_then_lose_postgres(intake: MessageIntake, inbound: Inbound) -> Accepted:
+        accepted = await accept(intake, inbound)
+        monkeypatch.setattr(Visitors, "is_page_allowed", _break)
+        return accepted
+
+    monkeypatch.setattr(MessageIntake, "accept", store_then_lose_postgres)
+    path, headers = f"/sessions/{row.session_public_id}/messages", bearer(token)
+    headers |= {"Origin": "https://shop.example", "Sec-Fetch-Site": "cross-site"}
+    status, told = await call(server, "POST", path, headers, json={"text": "Hi"})
+    assert (status, told["mid"]) == (202, "m1")
+
+
+async def test_outage_promises_no_repeat_to_programs(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    row, token = await make_visitor(server.services.pool)
+    path = f"/sessions/{row.session_public_id}/messages"
+    monkeypatch.setattr(PostgresEvents, "list_messages_before", _break)
+    server.conversation.failure = StorageUnavailable("gone")
+    for method, sent in (("GET", {}), ("POST", {"json": {"text": "Hi"}})):
+        status, told = await call(server, method, path, bearer(token), **sent)
+        assert (status, told["code"]) == (503, "storage_unavailable")
+        assert told["details"]["advice"] == "The database does not answer just now. Try again."
+
+
 async def test_waiting_request_gets_the_status_of_an_unfittable_turn(server: Server) -> None:
     key = await make_key(server.services.pool, "messages:write")
     session = await opened(server, key)
@@ -260,6 +328,19 @@ async def test_messages_that_cannot_be_used_are_refused(
     told = await call(server, "POST", path, bearer(token), json=body)
     assert (told[0], told[1]["code"]) == (status, code)
     assert (await call(server, "GET", path, bearer(token)))[1] == {"messages": [], "before": None}
+
+
+async def test_refused_wait_is_not_recorded_as_a_write(starter: Starter) -> None:
+    server = await starter.start(limits=ClientLimits(sockets_per_session=0))
+    pool = server.services.pool
+    key = await make_key(pool, "messages:write")
+    path = f"/sessions/{await opened(server, key)}/messages"
+    status, told = await call(server, "POST", f"{path}?wait=1", key, json={"text": "Hi"})
+    assert (status, told["code"]) == (429, "rate_limited")
+    writes = "SELECT count(*) FROM audit WHERE action = 'api.messages.write'"
+    assert await pool.fetchval(writes) == 0
+    assert (await call(server, "POST", path, key, json={"text": "Hi"}))[0] == 202
+    assert await pool.fetchval(writes) == 1
 
 
 @pytest.mark.parametrize("query", ["wait=61", "wait=x", "wait=-1"])

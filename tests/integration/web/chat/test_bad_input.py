@@ -237,6 +237,7 @@ async def test_when_postgres_is_away_the_browser_is_asked_to_send_again(starter:
     await screen.say("Hi")
     error = await screen.until("error")
     assert error["code"] == "storage_unavailable"
+    assert "sent again by itself" in error["advice"]
     assert "cid" not in error, "a refusal by cid would make the browser send it under a new one"
     assert (await screen.until("bye"))["retry_ms"] > 0
     assert await screen.closed() == 1013
