@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 BODY_SECONDS = 10.0
 """Seconds in which the body of a request must arrive."""
 MAX_BODY_BYTES = 1024 * 1024
-"""Maximum bytes of a body, unless its operation allows less."""
+"""Maximum bytes of a body; dashboard operations allow less, and uploads have limits of their own."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """HTTP methods that change nothing, and that pages of other origins may use."""
 _PROBES = frozenset({"/healthz", "/readyz"})
@@ -301,11 +301,13 @@ def _by_token(request: web.Request) -> bool:
     return bearer or (request.path == HELLO_PATH and "Origin" in request.headers)
 
 
-async def read_json(request: web.Request) -> dict[str, Any]:
-    """Return the body as a JSON object.
+async def read_json(request: web.Request, *, needed: bool = True) -> dict[str, Any]:
+    """Return the body as a JSON object; a missing body gives an empty object if it is not `needed`.
 
     Raises HttpRefusal for another content type, BadFrame for other JSON, TimeoutError after `BODY_SECONDS`.
     """
+    if not needed and not request.body_exists:
+        return {}
     if request.content_type != "application/json":
         raise HttpRefusal(415, "not_json", "The body must be JSON, with Content-Type: application/json.")
     async with asyncio.timeout(BODY_SECONDS):

@@ -40,6 +40,7 @@ from web.rest.kinds import (
     AcceptedMessage,
     Cid,
     Digits,
+    FileId,
     FoundMessage,
     IdempotencyKey,
     Limit,
@@ -305,15 +306,8 @@ class SessionMessageHandlers:
         ] = None,
         cid: Cid | None = None,
         attachments: Annotated[
-            Any,
-            Field(
-                description="ids of uploaded files, from `POST /uploads`",
-                json_schema_extra={
-                    "type": "array",
-                    "items": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
-                    "maxItems": 5,
-                },
-            ),
+            list[FileId] | None,
+            describe("ids of uploaded files, from `POST /uploads`", max_length=wire.MOST_FILES),
         ] = None,
         wait: Annotated[
             int, In("query"), Digits(0, 60), describe("maximum seconds to wait for the answer")
@@ -331,7 +325,7 @@ class SessionMessageHandlers:
         if known.row.address_id == NOWHERE:
             raise HttpRefusal(409, "not_on_the_web", "This conversation is reached on another channel only.")
         cid = read_cid(cid, key) or secrets.token_hex(16)
-        files = wire.files({"attachments": attachments})
+        files = tuple(dict.fromkeys(attachments or ()))
         address = None if KEY in request else self.limiter.client_key(request)
         limits = self.limiter.limits_for(request)
         await self.intake.check_rate(limits, known, cid=cid, address=address, chars=len(text or ""))

@@ -17,7 +17,7 @@ from shared.core.values.errors import StorageUnavailable
 from web.auth.visitors import Visitors
 from web.protocol import wire
 from web.protocol.answers import to_json
-from web.rest.arguments import Json, Shape
+from web.rest.arguments import BadField, Json, Shape
 from web.rest.calls import Call, json_reply
 from web.rest.kinds import Cut, SiteName, describe
 from web.rest.operation import OperationRouter, Reply
@@ -115,7 +115,7 @@ class RecoveryHandlers:
         request = call.request
         code, name, page = body.get("code"), body.get("site", "default"), body.get("page", False)
         if not isinstance(code, str) or not isinstance(name, str) or not isinstance(page, bool):
-            raise wire.BadFrame("`code` and `site` are texts, `page` is true or false")
+            raise BadField("`code` and `site` are texts, `page` is true or false.")
         if page and not self.visitors.is_own_page(request):
             raise HttpRefusal(403, "foreign_origin", "This page may not do that here.")
         tries = self._check_tries(request, code)

@@ -153,8 +153,9 @@ async def read_arguments(
 ) -> dict[str, Any]:
     """Return the handler's arguments by parameter name.
 
-    `read_body` gets whether a body is required. `without_empty` treats empty texts outside the body as
-    missing. Raises BadField, HttpRefusal and what `read_body` raises.
+    `read_body` gets whether a body is required; if it is not, a missing body is an empty object.
+    `without_empty` treats empty texts outside the body as missing. Raises BadField, HttpRefusal
+    and what `read_body` raises.
     """
     asked = arguments_of(operation)
     outside = {one.wire_name: one.place for one in asked if one.place != "body"}

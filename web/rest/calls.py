@@ -16,7 +16,7 @@ from web.ports import Readiness
 from web.protocol import wire
 from web.protocol.answers import to_json
 from web.rest.api_key_auth import KEY, find_by_key
-from web.rest.arguments import arguments_of, read_arguments
+from web.rest.arguments import BadField, arguments_of, read_arguments
 from web.rest.operation import HandlerTable, Operation
 from web.security import HttpRefusal, cross_origin_headers, preflight, read_json
 from web.server.client_limiter import ClientLimiter
@@ -127,7 +127,10 @@ async def _run_operation(
         call.check_rate(operation.rate)
 
     async def read_body(needed: bool) -> Mapping[str, Any]:
-        return await read_json(call.request)
+        try:
+            return await read_json(call.request, needed=needed)
+        except wire.BadFrame:
+            raise BadField("The body is no JSON object.") from None
 
     given = await read_arguments(operation, call.request, read_body=read_body)
     if operation.method != "GET":

@@ -175,7 +175,7 @@ Moment = Annotated[
 Since = Annotated[datetime, BeforeValidator(_parse_moment), Field(json_schema_extra={"format": "date"})]
 """Date or time; a date means its beginning in UTC."""
 SiteName = Annotated[str, Field(pattern=SITE_PATTERN)]
-FileId = Annotated[str, Field(description="id of a file", json_schema_extra={"pattern": "^[0-9a-f]{32}$"})]
+FileId = Annotated[str, Field(description="id of a file", pattern="^[0-9a-f]{32}$")]
 Id = Annotated[UUID, Field(strict=False)]
 """UUID in a body, where JSON has only text."""
 _CID = r"^[A-Za-z0-9_.:\-]{1,64}$"

@@ -318,6 +318,9 @@ async def test_screens_see_what_a_program_writes(server: Server) -> None:
         ({"text": "a\u0000b"}, 400, "unreadable_message"),
         ({"text": "x", "cid": "no spaces"}, 400, "bad_field"),
         ({"text": "x", "role": "operator"}, 400, "bad_field"),
+        ({"text": "x", "attachments": "a" * 32}, 400, "bad_field"),
+        ({"text": "x", "attachments": ["../m1"]}, 400, "bad_field"),
+        ([], 400, "bad_field"),
     ],
 )
 async def test_messages_that_cannot_be_used_are_refused(
@@ -328,6 +331,22 @@ async def test_messages_that_cannot_be_used_are_refused(
     told = await call(server, "POST", path, bearer(token), json=body)
     assert (told[0], told[1]["code"]) == (status, code)
     assert (await call(server, "GET", path, bearer(token)))[1] == {"messages": [], "before": None}
+
+
+async def test_too_many_attachments_are_refused_with_the_reason(server: Server) -> None:
+    row, token = await make_visitor(server.services.pool)
+    path = f"/sessions/{row.session_public_id}/messages"
+    body = {"text": "x", "attachments": [f"{number:032x}" for number in range(6)]}
+    status, told = await call(server, "POST", path, bearer(token), json=body)
+    assert (status, told["code"]) == (400, "bad_field")
+    assert told["details"]["advice"] == "`attachments` is a list of 1 to 5."
+
+
+async def test_missing_body_counts_as_an_empty_object(server: Server) -> None:
+    row, token = await make_visitor(server.services.pool)
+    path = f"/sessions/{row.session_public_id}/messages"
+    status, told = await call(server, "POST", path, bearer(token))
+    assert (status, told["code"]) == (400, "empty_message")
 
 
 async def test_refused_wait_is_not_recorded_as_a_write(starter: Starter) -> None:

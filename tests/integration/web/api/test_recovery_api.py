@@ -166,7 +166,8 @@ async def test_at_a_site_that_cannot_be_no_code_opens_anything(server: Server, s
 
 @pytest.mark.parametrize("body", [{}, {"code": 7}, {"code": "x", "site": []}, {"code": "x", "page": "yes"}])
 async def test_what_is_no_question_is_refused(server: Server, body: Any) -> None:
-    assert (await post(server, "recover", body))[0] == 400
+    status, answer = await post(server, "recover", body)
+    assert (status, answer["code"]) == (400, "bad_field")
 
 
 @pytest.mark.control("S10")

@@ -63,7 +63,7 @@ async def test_a_body_must_be_json(server: Server) -> None:
         assert (answer.status, (await answer.json())["code"]) == (415, "not_json")
     headers["Content-Type"] = "application/json"
     async with server.client.post(url, data=b"{", headers=headers) as answer:
-        assert (answer.status, (await answer.json())["code"]) == (400, "bad_frame")
+        assert (answer.status, (await answer.json())["code"]) == (400, "bad_field")
 
 
 @pytest.mark.control("S07")
