@@ -459,9 +459,10 @@ class SessionMessageHandlers:
 
         Pass `before` of an answer to get the page of older messages; null if there is none.
         """
-        rows = await self.events.list_messages_before(call.session_id, before, limit=limit)
-        earlier = rows[0].event_seq if len(rows) == limit else None
-        return Messages(messages=[_event(call.person, row) for row in rows], before=earlier)
+        rows = await self.events.list_messages_before(call.session_id, before, limit=limit + 1)
+        page = rows[-limit:]
+        earlier = page[0].event_seq if len(rows) > limit else None
+        return Messages(messages=[_event(call.person, row) for row in page], before=earlier)
 
     @router.on("GET /sessions/{id}/events")
     async def list_events(

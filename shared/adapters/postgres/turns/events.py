@@ -203,15 +203,16 @@ class PostgresEvents(PoolStore):
                 session_id=session_id,
                 from_turn=row["from_turn"],
                 through_turn=row["through_turn"],
-                limit=limit,
+                limit=limit + 1,
                 before_seq=before_seq,
             ),
         )
+        page = rows[-limit:]
         return OriginalsPage(
             messages=tuple(
-                shorten_message(message) for message in map(build_original, rows) if message["text"]
+                shorten_message(message) for message in map(build_original, page) if message["text"]
             ),
-            before=f"m{rows[0]['seq']}" if len(rows) == limit else None,
+            before=f"m{page[0]['seq']}" if len(rows) > limit else None,
         )
 
 

@@ -379,12 +379,12 @@ async def test_messages_come_by_pages(server: Server) -> None:
         assert told[0] == 200
     texts: list[str] = []
     before: int | None = None
-    while True:
+    for _ in range(3):
         query = "?limit=2" + ("" if before is None else f"&before={before}")
         page = (await call(server, "GET", path + query, bearer(token)))[1]
         texts = [message["text"] for message in page["messages"]] + texts
-        if (before := page["before"]) is None:
-            break
+        before = page["before"]
+    assert before is None
     assert texts == [text for number in range(3) for text in (f"Question {number}", "Hello there.")]
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.kit.web.callers import make_key
 from tests.kit.web.fixtures import Frame, Server, Starter
+from tests.kit.web.rest_calls import call
 
 
 async def _post(server: Server, name: str, body: Any, *, token: str = "") -> tuple[int, Frame]:
@@ -86,6 +88,10 @@ async def test_a_summarys_originals_are_for_its_visitor_alone(server: Server) ->
         ("m1", "person", "Question 0"),
         ("m2", "assistant", "Hello there."),
     ]
+    key = await make_key(server.services.pool, "sessions:read")
+    path = f"/compactions/{link}/messages?session_id={welcome['session']}&limit="
+    assert (await call(server, "GET", f"{path}1", key))[1]["before"] == "m2"
+    assert (await call(server, "GET", f"{path}2", key))[1]["before"] is None
     for headers in ({}, {"Authorization": f"Bearer {stranger['token']}"}):
         async with server.client.get(url, headers=headers) as answer:
             assert answer.status in (401, 404)
