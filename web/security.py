@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 BODY_SECONDS = 10.0
 """Seconds in which the body of a request must arrive."""
 MAX_BODY_BYTES = 1024 * 1024
-"""Maximum bytes of a body; dashboard operations allow less, and uploads have limits of their own."""
+"""Maximum bytes of a body; dashboard operations allow less, and uploads have other limits."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """HTTP methods that change nothing, and that pages of other origins may use."""
 _PROBES = frozenset({"/healthz", "/readyz"})

@@ -65,6 +65,9 @@ STREAM_SECONDS = 600.0
 ID_CHARS = 200
 """Maximum characters of `external_id` and of the person's name."""
 SessionId = Annotated[str, describe("public id of a conversation", json_schema_extra={"format": "uuid"})]
+"""Public id in the path, which handlers need not read: `call.session_id` is the same conversation, and the
+caller may access it.
+"""
 ShortText = Annotated[str | None, Field(max_length=64)]
 
 
@@ -274,15 +277,15 @@ class SessionMessageHandlers:
 
         The same `external_id` on the same site returns the same conversation.
         """
-        key = call.request.get(KEY)
-        if key is None:
+        api_key = call.request.get(KEY)
+        if api_key is None:
             raise unauthorized_error("This needs a key with the scope messages:write.", code="key_needed")
-        place = site or key.site or "default"
-        if key.site not in (None, place):
+        site_name = site or api_key.site or "default"
+        if api_key.site not in (None, site_name):
             raise HttpRefusal(403, "not_within_limits", "This key opens conversations on its own site only.")
-        await record(call.request, "sessions.open", about=f"site:{place}")
+        await record(call.request, "sessions.open", about=f"site:{site_name}")
         opened = await call.request.app[API].sessions.open(
-            external_id, site=place, agent=agent, agent_id=key.agent_id, name=clean_name(name or "")
+            external_id, site=site_name, agent=agent, agent_id=api_key.agent_id, name=clean_name(name or "")
         )
         if opened is None:
             raise HttpRefusal(404, "unknown_place", "There is no such site or agent for this key.")
@@ -302,6 +305,7 @@ class SessionMessageHandlers:
         text: Annotated[
             str | None,
             describe("text of the message; optional if there are files"),
+            # Up to ten times the limit gets the 413 of `validate_text`, which names the limit.
             Field(max_length=10 * wire.MAX_CHARS, json_schema_extra={"maxLength": wire.MAX_CHARS}),
         ] = None,
         cid: Cid | None = None,
@@ -312,7 +316,7 @@ class SessionMessageHandlers:
         wait: Annotated[
             int, In("query"), Digits(0, 60), describe("maximum seconds to wait for the answer")
         ] = 0,
-        key: IdempotencyKey = None,
+        idempotency_key: IdempotencyKey = None,
     ) -> Reply:
         """Send a message, and optionally wait for its answer.
 
@@ -324,7 +328,7 @@ class SessionMessageHandlers:
         call.check_draining()
         if known.row.address_id == NOWHERE:
             raise HttpRefusal(409, "not_on_the_web", "This conversation is reached on another channel only.")
-        cid = read_cid(cid, key) or secrets.token_hex(16)
+        cid = read_cid(cid, idempotency_key) or secrets.token_hex(16)
         files = tuple(dict.fromkeys(attachments or ()))
         address = None if KEY in request else self.limiter.client_key(request)
         limits = self.limiter.limits_for(request)
@@ -366,7 +370,7 @@ class SessionMessageHandlers:
             str, Field(max_length=10 * wire.MAX_CHARS, json_schema_extra={"maxLength": wire.MAX_CHARS})
         ],
         cid: Cid | None = None,
-        key: IdempotencyKey = None,
+        idempotency_key: IdempotencyKey = None,
     ) -> AcceptedMessage:
         """Edit a message, and answer the last again.
 
@@ -377,7 +381,7 @@ class SessionMessageHandlers:
         call.check_draining()
         if known.row.address_id == NOWHERE:
             raise HttpRefusal(409, "not_on_the_web", "This conversation is reached on another channel only.")
-        cid = read_cid(cid, key) or secrets.token_hex(16)
+        cid = read_cid(cid, idempotency_key) or secrets.token_hex(16)
         address = None if KEY in request else self.limiter.client_key(request)
         limits = self.limiter.limits_for(request)
         await self.intake.check_rate(limits, known, cid=cid, address=address, chars=len(text))
@@ -446,6 +450,7 @@ class SessionMessageHandlers:
         headers = {"Content-Type": "audio/mpeg", **await cross_origin_headers(call.request)}
         return web.Response(body=body, headers=headers)
 
+    # Operators get `Lines` of `web/dashboard/api.py` at this address.
     @router.on("GET /sessions/{id}/messages")
     async def list_messages(
         self,
@@ -547,11 +552,12 @@ class SessionMessageHandlers:
         An excerpt is a list of text parts; `hit` marks the matching ones. For frequent words a page may have
         few results or none and still have `next`, which searches further back.
         """
-        key = None if before is None else SearchKey.parse(before)
-        if before is not None and key is None:
+        cursor = None if before is None else SearchKey.parse(before)
+        if before is not None and cursor is None:
             raise BadField("`before` is the `next` of the page before.")
+        linked = call.person.audience != "public"
         found = await self.message_search.search(
-            call.session_id, wire.clean(q), before=key, limit=limit, linked=call.person.audience != "public"
+            call.session_id, wire.clean(q), before=cursor, limit=limit, linked=linked
         )
         return FoundMessages(
             hits=list(map(show_hit, found.hits)), next=None if found.next is None else str(found.next)

@@ -300,7 +300,7 @@ def read_object(data: str | bytes) -> dict[str, Any]:
 
 
 def clean(text: str) -> str:
-    """Return the text unchanged if Postgres and JSON can store it.
+    """Check that Postgres and JSON can store a text, and return it unchanged.
 
     Raises UnreadableMessage for NUL characters and lone surrogates.
     """

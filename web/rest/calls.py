@@ -40,7 +40,8 @@ class VisitorDoor:
 class Call:
     """Admitted request.
 
-    `known` is the visitor, None if everyone may call or if the handler itself identifies the caller.
+    `known` is the visitor whose conversation the call is for, also if a program calls with its API key. None
+    if everyone may call or if the handler itself identifies the caller.
     """
 
     request: web.Request
@@ -49,7 +50,7 @@ class Call:
 
     @property
     def person(self) -> Known:
-        """The visitor; only for operations that identify one."""
+        """Visitor whose conversation the call is for; only for operations that identify one."""
         assert self.known is not None, "the operation says that a visitor may come"
         return self.known
 
@@ -72,8 +73,8 @@ class Call:
     def check_rate(self, what: str) -> None:
         """Count a request towards the limits of its conversation and client address. Raises RateLimited.
 
-        `what` is `reads`, or any other name for the limits of messages. With an API key, reads are not
-        counted, and other requests count for the conversation only.
+        `what` is `reads`, or any other name for the limits of messages, which all of these names share. With
+        an API key, reads are not counted, and other requests count for the conversation only.
         """
         limiter, key = self.door.limiter, KEY in self.request
         if what == "reads" and key:
@@ -114,7 +115,9 @@ def build_handler(
         other = others.get((operation.method, operation.path))
         if other is not None and KEY not in request:
             return await other(request)
-        raise unauthorized_error() if known is None else HttpRefusal(404, "not_found", operation.missing)
+        if known is None and not itself:
+            raise unauthorized_error()
+        raise HttpRefusal(404, "not_found", operation.missing)
 
     return handle
 
@@ -151,16 +154,16 @@ async def _find_visitor(request: web.Request, operation: Operation, visitors: Vi
 
     Raises UnknownSession if the caller may not access the named conversation.
     """
-    named = "/sessions/{id}" in operation.path
-    asked = request.match_info["id"] if named else request.query.get("session_id")
-    if (known := await find_by_key(request, asked)) is not None:
+    in_path = "/sessions/{id}" in operation.path
+    public_id = request.match_info["id"] if in_path else request.query.get("session_id")
+    if (known := await find_by_key(request, public_id)) is not None:
         return known
     visitor = await visitors.find_caller(request)
     if visitor is None:
         return None
-    if not asked or (not named and visitor.site.config.conversations == "one"):
+    if not public_id or (not in_path and visitor.site.config.conversations == "one"):
         return await visitors.open(visitor, "") or visitor
-    if (known := await visitors.open(visitor, asked)) is not None:
+    if (known := await visitors.open(visitor, public_id)) is not None:
         return known
     if "Authorization" in request.headers:
         raise UnknownSession("not this visitor's session")

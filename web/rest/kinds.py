@@ -1,4 +1,4 @@
-"""Types that several operations accept or return, and the JSON encoding of answers."""
+"""Types that several operations accept or return, and the reading of ids."""
 
 from __future__ import annotations
 

@@ -62,9 +62,13 @@ class Operation:
     headers.
     """
     rate: Literal["", "reads", "commands", "exports"] = ""
-    """Rate limit of visitors for which the operation counts; empty for none."""
+    """Rate limit of visitors that the operation counts towards before its handler runs; empty if the handler
+    counts, or nothing does. `commands` and `exports` count towards the limit of messages.
+    """
     answers: Mapping[int, Any] = field(default_factory=dict)
-    """Type of the JSON answer by status; None for an answer that is not JSON."""
+    """Type of the JSON answer by status; None for an answer that is not JSON. An object that a handler
+    returns gets the lowest of these statuses.
+    """
     events: Mapping[str, Any] = field(default_factory=dict)
     """Type of the data by event name, for requests with `Accept: text/event-stream`."""
     refusals: tuple[int, ...] = ()
@@ -78,7 +82,7 @@ class Operation:
     strict: bool = False
     """Whether unknown fields of the body are refused instead of ignored."""
     most_bytes: int = 256 * 1024
-    """Maximum bytes of the body."""
+    """Maximum bytes of an operator's JSON body; bodies of visitors and programs have `MAX_BODY_BYTES`."""
     missing: str = "There is nothing at this address."
     """Message of the error with status 404."""
     head: bool = True
@@ -87,6 +91,8 @@ class Operation:
     def __post_init__(self) -> None:
         allowed = (self.anyone, self.visitor, self.scope, self.role, self.scraper)
         assert any(allowed), f"{self.method} {self.pattern} must say who may come"
+        knows_nobody = self.anyone or self.finds_caller
+        assert not (self.rate and knows_nobody), f"{self.method} {self.pattern} must count in its handler"
 
     @property
     def path(self) -> str:
@@ -107,7 +113,7 @@ class Operation:
 
     @property
     def names_session(self) -> bool:
-        """Whether API keys name the conversation by `?session_id=`.
+        """Whether API keys name the conversation by `?session_id=`, since the path does not name it.
 
         Visitors need not, since they have their own.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NotRequired, Unpack
+from typing import Annotated, Any, Literal, NotRequired, Unpack, cast
 from uuid import UUID
 
 import pytest
@@ -15,9 +15,10 @@ from typing_extensions import TypedDict
 
 from web.protocol.answers import ABSENT, Absent, to_json
 from web.rest.arguments import BadField, In, read_arguments
+from web.rest.calls import VisitorDoor, build_handler
 from web.rest.kinds import Cut, Digits, Limit, Since
 from web.rest.openapi import document
-from web.rest.operation import Operation, OperationRouter, Reply
+from web.rest.operation import HandlerTable, Operation, OperationRouter, Reply
 from web.security import HttpRefusal
 
 Shown = TypedDict("Shown", {"id": UUID, "note": NotRequired[str]})
@@ -167,6 +168,28 @@ def test_names_words_and_shapes_of_the_description_come_from_the_handler() -> No
     assert told["components"]["schemas"]["Shown"]["required"] == ["id"]
     assert set(seen["responses"]) == {"200", "400", "401", "403", "404", "408", "429", "503"}
     assert set(changed["responses"]) >= {"413", "415"}
+
+
+@pytest.mark.parametrize("terms", [{"anyone": True}, {"visitor": True, "finds_caller": True}])
+def test_operation_without_known_visitor_cannot_name_a_rate(terms: dict[str, Any]) -> None:
+    with pytest.raises(AssertionError, match="GET /api/v1/news must count in its handler"):
+
+        @OperationRouter().on("GET /news", rate="reads", **terms)
+        async def list_news(call: object) -> None:
+            raise NotImplementedError
+
+
+async def test_open_operation_without_a_result_is_not_found() -> None:
+    open_to_all = OperationRouter(anyone=True, missing="There is no news.")
+
+    @open_to_all.on("GET /news", Shown)
+    async def show_news(call: Any) -> Reply:
+        return None
+
+    handle = build_handler(open_to_all[0], {}, door=cast("VisitorDoor", None), handlers=HandlerTable())
+    with pytest.raises(HttpRefusal) as refused:
+        await handle(make_mocked_request("GET", "/api/v1/news"))
+    assert (refused.value.status, refused.value.message) == (404, "There is no news.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
