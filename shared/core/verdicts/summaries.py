@@ -19,7 +19,7 @@ ends the pause.
 EXCUSED = frozenset(
     {
         "model_unavailable", "model_busy", "model_refused_account", "cap_reached", "prompt_too_long",
-        "content_refused",
+        "content_refused", "out_of_time",
     }
 )  # fmt: skip
 """Failures that say nothing about a model's ability to write a summary."""

@@ -4,6 +4,7 @@ it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -28,6 +29,7 @@ from shared.core.values.errors import StaleView
 from shared.ports import Announcer
 from shared.runtime import CrashPoint
 from shared.services.compaction.compactor import (
+    MODEL_SECONDS,
     CompactionContext,
     JobSpendingStore,
     build_compaction,
@@ -109,13 +111,13 @@ class CheckpointService:
         self._announcer = announcer
         self._crash_point = crash_point
 
-    async def make_checkpoint(self, job: JobClaim, state: SessionState) -> bool:
+    async def make_checkpoint(self, job: JobClaim, state: SessionState, *, deadline: float) -> bool:
         """Write and store a ledger of the turns that the next compaction will hide; return whether one was
         stored.
 
         An earlier checkpoint of the same range is extended. Returns False if nothing can be hidden or no
-        model wrote a usable ledger; the cost of its calls is stored in any case. Raises LeaseLost and
-        StorageUnavailable.
+        model wrote a usable ledger before `deadline`, a time of `time.monotonic`; the cost of its calls is
+        stored in any case. Raises LeaseLost and StorageUnavailable.
         """
         prepared = await self._silent_requests.build_next(state)
         tracker = self._silent_requests.open_spend_tracker(job)
@@ -125,6 +127,7 @@ class CheckpointService:
             prepared=prepared,
             pace=await self._store.load_pace(job.session_id),
             tracker=tracker,
+            deadline=deadline,
         )
         window = (await self._silent_requests.load_writer(prepared)).window
         plan = plan_compaction(
@@ -143,7 +146,12 @@ class CheckpointService:
             if not plan.entries:
                 return False
         written = await self._summariser.write(
-            plan, tracker=tracker, focus=None, on_progress=ignore_progress, models=able
+            plan,
+            tracker=tracker,
+            focus=None,
+            on_progress=ignore_progress,
+            models=able,
+            deadline=deadline,
         )
         if written.kind == "digest":
             await record_unused_spending(self._spending, context)
@@ -168,6 +176,7 @@ class CheckpointService:
         The job is due again later if no model can write one now, and dead after `MAX_UPGRADES` failed tries.
         Raises LeaseLost and StorageUnavailable.
         """
+        deadline = time.monotonic() + MODEL_SECONDS
         seen = await self._store.find_digest(job.session_id, int(job.payload.get("compaction", 0)))
         if seen is None:
             return JobDone(outcome={"nothing": "gone", "detail": "The digest is not in use any more."})
@@ -186,6 +195,7 @@ class CheckpointService:
             prepared=prepared,
             pace=pace,
             tracker=self._silent_requests.open_spend_tracker(job),
+            deadline=deadline,
         )
         plan = await self._plan_again(context, seen)
         if plan is None:
@@ -194,7 +204,13 @@ class CheckpointService:
             job, seen.state, plan, budget=prepared.budget, tokens=context.needed_tokens, message_waits=False
         )
         written = await self._summariser.write(
-            plan, tracker=context.tracker, focus=None, on_progress=ignore_progress, models=able, attempts=1
+            plan,
+            tracker=context.tracker,
+            focus=None,
+            on_progress=ignore_progress,
+            models=able,
+            attempts=1,
+            deadline=deadline,
         )
         if written.kind == "digest":
             await record_unused_spending(self._spending, context)

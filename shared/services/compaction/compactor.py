@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -66,6 +67,11 @@ log = structlog.get_logger(__name__)
 
 MAX_PLANS = 4
 """Most plans of one job, if the conversation changes while a summary is written."""
+MODEL_SECONDS = 480.0
+"""Seconds from the beginning of a job in which it asks models for a flush and a summary.
+
+Afterwards the rest of the turns becomes a digest, which is stored before the runner stops the job.
+"""
 IDLE_TOLERANCE_SECONDS = 1.0
 """Seconds by which an idle job may run early."""
 INSTRUCTION_TOKENS = 1_000
@@ -95,6 +101,8 @@ class CompactionContext:
     prepared: PreparedRequest
     pace: CompactionPace
     tracker: SpendTracker
+    deadline: float
+    """Time of `time.monotonic` after which no model is asked."""
     in_backoff: bool = False
     """True if no model is asked: automatic compaction is paused, but this one cannot wait."""
 
@@ -189,14 +197,16 @@ class Compactor:
         """Run a compaction job and return its end, which the caller stores; the compaction itself is
         committed here.
 
-        Notes are saved first. Without a usable model the turns are hidden behind a digest. Plans again, up to
-        4 times, if the conversation changes meanwhile. Raises LeaseLost and StorageUnavailable.
+        Notes are saved first. Without a usable model, or where `MODEL_SECONDS` do not suffice, the turns are
+        hidden behind a digest. Plans at most `MAX_PLANS` times, if the conversation changes meanwhile. Raises
+        LeaseLost and StorageUnavailable.
         """
+        deadline = time.monotonic() + MODEL_SECONDS
         if job.attempt > 1 and (done := await self._store.find_compaction(job)) is not None:
             # An earlier attempt committed before it crashed, so there is nothing left to do.
             return JobDone(outcome=dict(done))
         if job.trigger == "window":
-            return await self._slide(job)
+            return await self._slide(job, deadline=deadline)
         tracker = self._silent_requests.open_spend_tracker(job)
         for _ in range(MAX_PLANS):
             state = await self._silent_requests.with_descriptions(
@@ -204,7 +214,9 @@ class Compactor:
             )
             prepared = await self._silent_requests.build_next(state)
             pace = await self._pace.load_pace(job.session_id)
-            context = CompactionContext(job=job, state=state, prepared=prepared, pace=pace, tracker=tracker)
+            context = CompactionContext(
+                job=job, state=state, prepared=prepared, pace=pace, tracker=tracker, deadline=deadline
+            )
             if job.trigger != MANUAL:
                 in_backoff = is_in_backoff(state.view, limit=prepared.budget.limit, model=prepared.card.name)
                 full = hides_without_model(state.view, prepared.budget, context.needed_tokens)
@@ -233,7 +245,7 @@ class Compactor:
                 raise
         return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
 
-    async def _slide(self, job: JobClaim) -> JobDone:
+    async def _slide(self, job: JobClaim, *, deadline: float) -> JobDone:
         """Hide the turns that no request can send any more, without a model; the present summary
         stays valid.
         """
@@ -244,7 +256,7 @@ class Compactor:
             if through is None:
                 detail = "nothing has left the window for good"
                 return JobDone(outcome={"nothing": "nothing_old", "detail": detail})
-            flushed = await self._flusher.flush_before_compaction(job, state, through=through)
+            flushed = await self._flush(job, state, through=through, deadline=deadline)
             ticket = flushed.ticket
             compaction = build_window_compaction(state.view, through, flush_id=ticket.id if ticket else None)
             try:
@@ -406,15 +418,30 @@ class Compactor:
         job, state = context.job, context.state
         chosen = await self._choose_together(context, plan)
         if chosen is None:
-            flushed = await self._flusher.flush_before_compaction(job, state, through=plan.through_turn)
+            flushed = await self._flush(job, state, through=plan.through_turn, deadline=context.deadline)
             models, warm = await self._choose_writers(context, plan, flushed)
             return flushed, await self._write_summary(context, plan, models, warm)
         ticket = await self._flusher.begin_with_summary(job, state, through=plan.through_turn)
         written = await self._write_summary(context, plan, *chosen, with_notes=True)
         flushed = await self._flusher.end_with_summary(job, state, ticket, written.notes)
         if flushed.outcome == "failed":
-            flushed = await self._flusher.flush_before_compaction(job, state, through=plan.through_turn)
+            flushed = await self._flush(job, state, through=plan.through_turn, deadline=context.deadline)
         return flushed, written
+
+    async def _flush(
+        self, job: JobClaim, state: SessionState, *, through: int, deadline: float
+    ) -> FlushResult:
+        """Save memory of the turns up to `through`; the flush has failed if it lasts until `deadline`.
+
+        A late flush then reads the turns that were left.
+        """
+        try:
+            async with asyncio.timeout(max(0.0, deadline - time.monotonic())) as limit:
+                return await self._flusher.flush_before_compaction(job, state, through=through)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return FlushResult(outcome="failed", through=state.view.flushed_turn)
 
     async def _choose_together(
         self, context: CompactionContext, plan: CompactionPlan
@@ -500,6 +527,7 @@ class Compactor:
             models=models,
             warm=warm,
             with_notes=with_notes,
+            deadline=context.deadline,
         )
         if written.kind != "digest" or not context.prepared.policy.timing.checkpoints:
             return written

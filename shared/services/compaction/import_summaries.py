@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -36,7 +37,7 @@ from shared.core.verdicts.summaries import unusable_seconds
 from shared.ports import ModelCard
 from shared.runtime import CrashPoint
 from shared.services.compaction.checkpoints import NO_MODEL_CODES, ignore_progress
-from shared.services.compaction.compactor import JobSpendingStore, list_failures
+from shared.services.compaction.compactor import MODEL_SECONDS, JobSpendingStore, list_failures
 from shared.services.compaction.silent_requests import SilentRequests
 from shared.services.compaction.summarizer import Summariser, SummaryResult
 from shared.services.turns.spend_tracker import SpendTracker
@@ -164,10 +165,11 @@ class ImportSummariser:
             log.info("import_summaries_capped", session_id=job.session_id, turns=seen.covered)
             return JobDone(outcome={"nothing": "capped", "turns": seen.covered, "of": seen.turns})
         tracker = self._silent_requests.open_spend_tracker(job)
+        deadline = time.monotonic() + MODEL_SECONDS
         try:
             written = await self._summariser.write(
                 plan, tracker=tracker, focus=None, on_progress=ignore_progress,
-                models=names, attempts=1,
+                models=names, attempts=1, deadline=deadline,
             )  # fmt: skip
         except asyncio.CancelledError:
             await self._spend(job, seen, tracker)

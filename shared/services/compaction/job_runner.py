@@ -19,7 +19,7 @@ from shared.core.values.errors import EvertalkError, LeaseLost, StorageUnavailab
 from shared.ports import Doorbell, StorageLimiter
 from shared.runtime import CrashPoint, Tracer
 from shared.services.compaction.checkpoints import CheckpointService
-from shared.services.compaction.compactor import Compactor
+from shared.services.compaction.compactor import MODEL_SECONDS, Compactor
 from shared.services.compaction.flusher import FAULTS_AT_MOST, Flusher
 from shared.services.compaction.import_summaries import ImportSummariser
 from shared.services.compaction.silent_requests import SilentRequests
@@ -33,7 +33,11 @@ log = structlog.get_logger(__name__)
 RETRY_SECONDS = 15.0
 """Seconds before a failed job is tried again; a late flush waits longer after each fault."""
 JOB_TIMEOUT_SECONDS = 570.0
-"""Seconds after which a job is stopped; less than the queue's limit, so that its end can be stored."""
+"""Seconds after which a job is stopped.
+
+They are more than `MODEL_SECONDS`, so that a digest can be made, and less than the queue's limit, so that the
+job's end can be stored.
+"""
 MAX_STORAGE_RETRIES = 570
 """Tries to store a job's end, one second apart, while Postgres is unavailable; else it would stay running."""
 RELEASE_SECONDS = 5.0
@@ -215,6 +219,7 @@ class JobRunner:
         return await self._flush(job)
 
     async def _flush(self, job: JobClaim) -> JobDone:
+        deadline = time.monotonic() + MODEL_SECONDS
         state = await self._store.load_state(job.session_id)
         done = await self._flusher.flush_early(job, state)
         if done.outcome.get("outcome") == "saved":
@@ -223,7 +228,9 @@ class JobRunner:
             state
         ):
             return done
-        made = await self._checkpoints.make_checkpoint(job, await self._store.load_state(job.session_id))
+        made = await self._checkpoints.make_checkpoint(
+            job, await self._store.load_state(job.session_id), deadline=deadline
+        )
         return replace(done, outcome={**done.outcome, "checkpoint": made})
 
     async def _count_notes(self, job: JobClaim, before: SessionState) -> None:

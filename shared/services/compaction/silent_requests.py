@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Protocol
 
 import structlog
@@ -539,7 +540,8 @@ def _room(prepared: PreparedRequest, view: View) -> int:
 class CompletionTimeouts:
     """Time limits in seconds of one attempt; until the first text, the adapter's own limits apply, too.
 
-    `silence_seconds` may pass between two pieces of text, `total_seconds` until the end.
+    `silence_seconds` may pass between two pieces of text, `total_seconds` until the end. A caller may allow
+    less in all.
     """
 
     first_seconds: float = 180.0
@@ -568,12 +570,13 @@ class OneShotCompletion:
         return await self._model.load_card(model)
 
     async def complete(
-        self, request: ModelRequest, *, tracker: SpendTracker, checked: bool = True
+        self, request: ModelRequest, *, tracker: SpendTracker, checked: bool = True, seconds: float = inf
     ) -> ModelReply:
         """Call the model within the time limits, book the cost on `tracker`, and return the reply.
 
-        `checked` refuses a request above the model's window with PromptTooLong before the call. Raises
-        ModelError, also ModelUnavailable if the answer stops coming or does not end, and CapReached.
+        `checked` refuses a request above the model's window with PromptTooLong before the call; `seconds` may
+        shorten the time limits. Raises ModelError, also ModelUnavailable if the answer stops coming or does
+        not end, and CapReached.
         """
         card = await self._model.load_card(request.model)
         tokens = self._tokens(request, card)
@@ -582,20 +585,24 @@ class OneShotCompletion:
                 f"about {tokens} tokens for a window of {card.window}", tokens=tokens, maximum=card.window
             )
         return await tracker.pay_for(
-            lambda: self._reply_within_limits(replace(request, about=tracker.trace_ids), tokens),
+            lambda: self._reply_within_limits(
+                replace(request, about=tracker.trace_ids), tokens, min(seconds, self._bounds.total_seconds)
+            ),
             input_tokens=tokens,
             output_tokens=min(request.max_output_tokens, card.max_output),
             card=card,
         )
 
-    async def _reply_within_limits(self, request: ModelRequest, tokens: int) -> ModelReply:
+    async def _reply_within_limits(
+        self, request: ModelRequest, tokens: int, total_seconds: float
+    ) -> ModelReply:
         """Return the model's reply; raise ModelUnavailable if it stops coming or does not end."""
         heard = _StreamProgress()
         most_chars = request.max_output_tokens * _CHARS_PER_TOKEN + _CHARS_TO_SPARE
         clock = asyncio.get_running_loop().time
-        ends = clock() + self._bounds.total_seconds
+        ends = clock() + total_seconds
         try:
-            async with asyncio.timeout(min(self._bounds.first_seconds, self._bounds.total_seconds)) as limit:
+            async with asyncio.timeout(min(self._bounds.first_seconds, total_seconds)) as limit:
 
                 async def listen(attempt: int, piece: str) -> None:
                     if attempt != heard.attempt:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import ceil, floor
+from math import ceil, floor, inf
 from typing import Any, Literal, Protocol
 
 import structlog
@@ -74,6 +74,7 @@ from shared.core.session.summary import (
 from shared.core.values.errors import CapReached, ModelError, PromptTooLong
 from shared.core.values.messages import Text, text_message, text_of, tool_uses
 from shared.core.values.tokens import Count
+from shared.core.verdicts.evidence import Clock
 from shared.core.verdicts.unable_models import UnableModels
 from shared.ports import ChatModel, ModelReply, ModelRequest, SystemPart, TokenCounter
 from shared.runtime import CrashPoint
@@ -88,6 +89,8 @@ was chosen.
 """
 MAX_ATTEMPTS = 2
 """Attempts per model and step of a summary: one answer, and one repaired answer."""
+OUT_OF_TIME = "out_of_time"
+"""Fault code of a step for which the job has no time left; it does not count against the model."""
 MAX_SPLITS = 16
 """Most times that too long portions of one summary are halved."""
 _ECHOED_CHARS = 12_000
@@ -280,6 +283,8 @@ class SummaryDraft:
     named: set[int]
     message_tokens: int
     most_attempts: int
+    seconds_left: Callable[[], float]
+    """Function that returns the seconds in which models may still be asked; 0 or less if there are none."""
     title: str = ""
     """Title of the conversation; requested with further steps until a model gives a usable one."""
     model: str = ""
@@ -306,6 +311,14 @@ class SummaryDraft:
         self.attempts.append(
             SummaryAttempt(step=step, model=model, fault=fault, scores=dict(scores or {}), cost_micro=cost)
         )
+
+    def is_out_of_time(self, step: str, model: str) -> bool:
+        """Return whether no model may be asked any more; the first time, that is recorded as a failure."""
+        if self.seconds_left() > 0:
+            return False
+        if all(attempt.fault != OUT_OF_TIME for attempt in self.attempts):
+            self.record_failure(step, model, OUT_OF_TIME)
+        return True
 
     def build_portion(self, source: str, former: Ledger) -> SummaryTask:
         """Return the task of summarising one portion, whose transcript is `source`, after a former ledger."""
@@ -397,7 +410,10 @@ class Summariser:
         crash_point: CrashPoint,
         unable: UnableModels,
         bounds: CompletionTimeouts | None = None,
+        clock: Clock = time.monotonic,
     ) -> None:
+        """Set up the writer; `clock` is the clock of deadlines, in seconds."""
+        self._clock = clock
         self._asking = OneShotCompletion(model, counter, bounds=bounds or CompletionTimeouts())
         self._counter = counter
         self._crash_point = crash_point
@@ -414,8 +430,12 @@ class Summariser:
         warm: ModelRequest | None = None,
         with_notes: bool = False,
         attempts: int = MAX_ATTEMPTS,
+        deadline: float = inf,
     ) -> SummaryResult:
         """Write the summary of a plan and return it; failures of models lead to a digest instead of an error.
+
+        Calls end at `deadline`, a time of the writer's clock; the part that is not written then becomes a
+        digest.
 
         `models` are asked in order, `attempts` times per step; empty makes a digest. `warm` is the chat's
         cached request, after which its model is asked first, `with_notes` also for memory notes. `focus` is a
@@ -434,6 +454,7 @@ class Summariser:
             title=plan.former.title,
             message_tokens=await self._message_tokens(models, plan),
             most_attempts=attempts,
+            seconds_left=lambda: deadline - self._clock(),
         )
         ledger = None
         if warm is not None:
@@ -566,19 +587,21 @@ class Summariser:
     async def _ask_models(self, draft: SummaryDraft, task: SummaryTask) -> AuditVerdict | None:
         """Return the verdict on the first usable answer of the remaining models; None if none gives one.
 
-        Models that fail are not asked again. Raises PromptTooLong.
+        Models that fail are not asked again, and none is asked after the deadline. Raises PromptTooLong.
         """
         while draft.models:
             verdict = await self._ask_model(draft, draft.models[0], task)
             if verdict is not None:
                 draft.model = draft.models[0]
                 return verdict
+            if draft.seconds_left() <= 0:
+                return None
             draft.models.pop(0)
         return None
 
     async def _ask_model(self, draft: SummaryDraft, model: str, task: SummaryTask) -> AuditVerdict | None:
         """Return the verdict on a model's answer, repaired or shortened within the attempts; None if
-        unusable.
+        unusable or out of time.
 
         Raises PromptTooLong.
         """
@@ -588,9 +611,14 @@ class Summariser:
         too_long: AuditVerdict | None = None
         for number in range(draft.most_attempts):
             draft.paid_before = len(draft.tracker.spent)
+            if draft.is_out_of_time(task.step, model):
+                return too_long
             try:
                 reply = await self._asking.complete(
-                    request, tracker=draft.tracker, checked=task.prefix is None
+                    request,
+                    tracker=draft.tracker,
+                    checked=task.prefix is None,
+                    seconds=draft.seconds_left(),
                 )
                 if draft.notes is None:
                     draft.notes = task.notes_in(text_of(reply.blocks))
@@ -602,7 +630,8 @@ class Summariser:
                 draft.record_failure(task.step, model, error.code)
                 return too_long
             except (ModelError, CapReached) as error:
-                draft.record_failure(task.step, model, f"{error.code}: {error}")
+                if not draft.is_out_of_time(task.step, model):
+                    draft.record_failure(task.step, model, f"{error.code}: {error}")
                 return too_long
             if not task.is_text and not as_lines and reply.stop_reason != "refusal":
                 self._unable.learn_json(model, text_of(reply.blocks), session=draft.tracker.trace_ids[0])

@@ -18,7 +18,7 @@ from shared.core.session.turns import JobOrder
 from shared.locales import catalogue
 from shared.ports import DASHBOARD
 from shared.services.commands.context import describe_compaction
-from shared.services.compaction import compactor
+from shared.services.compaction import compactor, job_runner
 from shared.services.compaction.flusher import STAGE as FLUSHING
 from tests.acceptance.long_talks import (
     WINDOW,
@@ -30,7 +30,7 @@ from tests.acceptance.long_talks import (
 )
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
-from worker.jobs import JobDoorbell
+from worker.jobs import JOB_SECONDS, JobDoorbell
 
 PROSE = [{"match": {"kind": "summary"}, "times": -1, "action": {"prose": True}}]
 COMPACT_IS_DUE = "SELECT count(*) FROM jobs WHERE kind = 'compact' AND trigger = 'limit'"
@@ -147,6 +147,22 @@ async def test_digest_upgrade_backs_off_and_stores_failures_without_text(
     }  # fmt: skip
     assert "pleasant conversation" not in str(row["failures"])
     assert await guest.one("SELECT count(*) FROM compactions WHERE active AND kind = 'digest'") == 1
+
+
+async def test_turns_are_hidden_behind_a_digest_when_a_job_has_no_time_left(
+    guest: Visit, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await talk(guest, 8)
+    monkeypatch.setattr(compactor, "MODEL_SECONDS", 0.0)
+    assert (await compact_by_hand(guest))["kind"] == "digest"
+    assert not [record for record in await provider.requests() if record["kind"] == "summary"]
+    assert (await job(guest, "manual"))["failures"][0]["code"] == "out_of_time"
+    assert await guest.one("SELECT count(*) FROM jobs WHERE kind = 'flush' AND trigger = 'late'") == 1
+    assert await guest.one("SELECT count(*) FROM jobs WHERE trigger = 'upgrade'") == 1
+
+
+def test_the_runner_leaves_time_to_store_a_digest() -> None:
+    assert compactor.MODEL_SECONDS + 60 < job_runner.JOB_TIMEOUT_SECONDS < JOB_SECONDS
 
 
 async def test_failed_answers_of_a_compaction_are_kept_with_their_model_and_reason(

@@ -60,6 +60,12 @@ async def test_a_model_that_never_begins_has_failed() -> None:
         await asking.complete(REQUEST, tracker=tracker())
 
 
+async def test_call_ends_with_the_seconds_that_its_caller_has_left() -> None:
+    asking = OneShotCompletion(ScriptedModel(say=lambda _: Silence), Words(), bounds=CompletionTimeouts())
+    with pytest.raises(ModelUnavailable, match="fell silent"):
+        await asking.complete(REQUEST, tracker=tracker(), seconds=0.05)
+
+
 async def test_what_cannot_fit_is_refused_before_anybody_is_asked() -> None:
     model = ScriptedModel(say=lambda _: "hello", window=6)
     asking = OneShotCompletion(model, Words(), bounds=SHORT)

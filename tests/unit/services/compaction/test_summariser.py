@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -17,9 +18,10 @@ from shared.core.session.summary_strategy import SummaryForm
 from shared.core.values.errors import ModelUnavailable, PromptTooLong
 from shared.core.values.messages import Text, ToolUse, text_message, text_of
 from shared.core.values.money import Prices
+from shared.core.verdicts.summaries import unusable_models
 from shared.core.verdicts.unable_models import UnableModels
 from shared.ports import ModelRequest, SystemPart, ToolSpec
-from shared.services.compaction.summarizer import SummaryResult
+from shared.services.compaction.summarizer import Summariser, SummaryResult
 from tests.kit.builders import exchange, words
 from tests.kit.scripted_model import (
     CHEAP,
@@ -27,6 +29,7 @@ from tests.kit.scripted_model import (
     Endless,
     ScriptedModel,
     Silence,
+    Words,
     plan_of,
     replied,
     split_in,
@@ -345,6 +348,28 @@ async def test_what_was_summarised_before_a_failure_is_kept() -> None:
     assert written.kind == "digest"
     assert {f"There was question {n} about tea." for n in (1, 2, 3, 4)} <= standing(written)
     assert "question 5 about tea" in render_summary(written.ledger)
+
+
+async def test_portions_after_the_deadline_become_a_digest_without_a_call() -> None:
+    now = 0.0
+
+    def say(request: ModelRequest) -> str:
+        nonlocal now
+        now += 200.0
+        return of_portion(request)
+
+    model = ScriptedModel(say=say)
+    by = Summariser(
+        model=model, counter=Words(), crash_point=lambda _: None,
+        unable=UnableModels(clock=time.monotonic), clock=lambda: now,
+    )  # fmt: skip
+    written = await write(model, split_in(plan_of(talk(8)), 4, 8, 12), by=by, deadline=300.0)
+    assert [said_in(request) for request in model.asked] == [[1, 2], [1, 2, 3, 4]]
+    assert written.kind == "digest"
+    assert {f"There was question {n} about tea." for n in (1, 2, 3, 4)} <= standing(written)
+    assert "question 5 about tea" in render_summary(written.ledger)
+    assert [attempt.code for attempt in written.attempts] == ["out_of_time"], "said once, of one model"
+    assert unusable_models(written.audit["attempts"]) == frozenset()
 
 
 async def test_portions_are_merged_by_one_more_call_and_nothing_gets_lost() -> None:
