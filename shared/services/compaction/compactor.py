@@ -387,7 +387,6 @@ class Compactor:
             raise
         self._crash_point("after_compaction")
         await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
-        await self.report_progress(job, 100, "done", state="done")
         outcome: dict[str, Any] = {
             "compaction": stored.compaction_id,
             "kind": written.kind,
@@ -405,7 +404,6 @@ class Compactor:
     ) -> JobDone:
         """Record the cost of a summary that saves too little, and return the end of its job."""
         await record_unused_spending(self._store, context)
-        await self.report_progress(context.job, 100, "nothing to gain", state="done")
         done = await self._end_without_compaction(context, why_not)
         return replace(done, failures=list_failures(context.job, written))
 
@@ -596,7 +594,8 @@ class Compactor:
         """Announce a job's progress in percent to the session's clients and to the dashboard; nothing is
         stored.
 
-        `stage` is English text, `state` one of running, done and failed.
+        `stage` is English text, `state` one of running, done and failed. The runner announces the end, once
+        it is stored.
         """
         frame = {"t": "compaction.progress", "id": str(job.id), "percent": percent, "stage": stage}
         await self._announcer.announce(job.session_id, {**frame, "state": state})

@@ -158,7 +158,8 @@ class JobRunner:
             return
         self._crash_point("after_job_claim")
         if f"job {job.key}" in self._given_up:
-            await self._end(job, state="dead", outcome={"advice": REASON}, error=REASON)
+            if await self._end(job, state="dead", outcome={"advice": REASON}, error=REASON):
+                await self._report_end(job, "dead")
             return
         with mark_work("job", job.id, job.epoch):
             await self._attempt(job)
@@ -186,15 +187,17 @@ class JobRunner:
         """Run the job, store its end, and return the next job if it is due at once; None otherwise."""
         async with asyncio.timeout(JOB_TIMEOUT_SECONDS):
             done = await self._run_traced(job)
-        return await self._store.end_job(
+        successor = await self._store.end_job(
             job,
             state=done.state,
             outcome=done.outcome,
             error=done.error,
             retry_seconds=done.retry_seconds,
-            successor=await self._plan_next(job) if done.state != "due" else None,
+            successor=await self._plan_successor(job) if done.state != "due" else None,
             failures=done.failures,
         )
+        await self._report_end(job, done.state)
+        return successor
 
     async def _run_traced(self, job: JobClaim) -> JobDone:
         about = {"job": job.id, "kind": job.kind, "session": job.session_id, "attempt": job.attempt}
@@ -222,10 +225,25 @@ class JobRunner:
         deadline = time.monotonic() + MODEL_SECONDS
         state = await self._store.load_state(job.session_id)
         done = await self._flusher.flush_early(job, state)
+        try:
+            return await self._follow_flush(job, state, done, deadline=deadline)
+        except (LeaseLost, StorageUnavailable):
+            raise
+        except Exception:
+            # The turns have been read: another attempt would pay for reading later ones only.
+            log.exception("checkpoint_failed", job_id=job.id, session_id=job.session_id)
+            return done
+
+    async def _follow_flush(
+        self, job: JobClaim, before: SessionState, done: JobDone, *, deadline: float
+    ) -> JobDone:
+        """Count the notes of an early flush, make a checkpoint if its threshold asks for one, and return the
+        job's end.
+        """
         if done.outcome.get("outcome") == "saved":
-            await self._count_notes(job, state)
+            await self._count_notes(job, before)
         if done.state == "due" or job.payload.get("threshold") not in await self._checkpoint_thresholds(
-            state
+            before
         ):
             return done
         made = await self._checkpoints.make_checkpoint(
@@ -264,8 +282,17 @@ class JobRunner:
             retry_seconds=retry_seconds(job.faults) if is_late else RETRY_SECONDS,
             failures=({"attempt": job.attempt, "code": type(error).__name__},),
         )
-        if ended and job.kind == "compact":
-            await self._compactor.report_progress(job, 100, "failed", state="failed")
+        if ended:
+            await self._report_end(job, "dead" if dead else "due")
+
+    async def _report_end(self, job: JobClaim, state: str) -> None:
+        """Announce the stored end of a compaction, so that no client shows its progress any longer.
+
+        Nothing is announced if the job is due again, since its progress then continues.
+        """
+        if job.kind == "compact" and state != "due":
+            ended = "failed" if state == "dead" else "done"
+            await self._compactor.report_progress(job, 100, ended, state=ended)
 
     async def _end(self, job: JobClaim, **how: Any) -> bool:
         """Store a job's end, waiting while Postgres is unavailable; return False if that failed or the claim
@@ -289,6 +316,20 @@ class JobRunner:
         with contextlib.suppress(LeaseLost, StorageUnavailable, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
                 await self._store.end_job(job, state="due", outcome={"deferred": "interrupted"})
+
+    async def _plan_successor(self, job: JobClaim) -> JobOrder | None:
+        """Return the next job that the session needs; None if it needs none or that cannot be found out.
+
+        The work of `job` is stored already, so an error must not make it fail; the session's next turn
+        requests what is due. Raises StorageUnavailable.
+        """
+        try:
+            return await self._plan_next(job)
+        except StorageUnavailable:
+            raise
+        except Exception:
+            log.exception("successor_not_planned", job_id=job.id, session_id=job.session_id)
+            return None
 
     async def _plan_next(self, job: JobClaim) -> JobOrder | None:
         """Return the next job that the session needs; None if it needs none."""

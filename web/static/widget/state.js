@@ -201,8 +201,8 @@ export class Conversation {
     const key = `c${event.id}`;
     if (event.replaces) this.items = this.items.filter((item) => item.key !== `c${event.replaces}`);
     const at = this.items.findIndex((item) => item.key === key);
-    this.closed.add(event.id);
-    if (this.organizing?.id === event.id) this.organizing = null;
+    // A session has one running job, so a stored summary ends the progress that is shown, whose id is the job's.
+    if (/^(done|window)$/.test(event.state)) this.organizing = null;
     if (/^(new|separator|fork)$/.test(event.state)) return this.cut(event);
     if (this.settings.audience === "public") return;
     if (event.state !== "done") {
@@ -395,9 +395,9 @@ export class Conversation {
   progress(frame) {
     if (frame.state === "running") {
       if (!this.closed.has(frame.id)) this.organizing = { id: frame.id, percent: frame.percent ?? 0, since: Date.now() };
-    } else if (this.organizing) {
+    } else {
       this.closed.add(frame.id);
-      this.organizing = frame.state === "failed" ? { ...this.organizing, failed: true, since: Date.now() } : null;
+      if (this.organizing?.id === frame.id) this.organizing = frame.state === "failed" ? { ...this.organizing, failed: true, since: Date.now() } : null;
     }
   }
 
