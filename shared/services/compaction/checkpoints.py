@@ -25,17 +25,18 @@ from shared.core.session.session_state import (
 )
 from shared.core.session.summary import render_summary
 from shared.core.session.turns import Spending
-from shared.core.values.errors import StaleView
+from shared.core.values.errors import LeaseLost, StaleView
 from shared.ports import Announcer
 from shared.runtime import CrashPoint
 from shared.services.compaction.compactor import (
     MODEL_SECONDS,
+    CommitStore,
     CompactionContext,
-    JobSpendingStore,
+    booking_unused_calls,
     build_compaction,
     continue_from_checkpoint,
     list_failures,
-    record_unused_spending,
+    spending_with_commit,
 )
 from shared.services.compaction.flusher import FlushResult
 from shared.services.compaction.hooks import CompactionHooks
@@ -96,7 +97,7 @@ class CheckpointService:
         self,
         *,
         store: CheckpointStore,
-        spending: JobSpendingStore,
+        spending: CommitStore,
         silent_requests: SilentRequests,
         summariser: Summariser,
         announcer: Announcer,
@@ -145,16 +146,22 @@ class CheckpointService:
             plan = continue_from_checkpoint(plan, last)
             if not plan.entries:
                 return False
+        async with booking_unused_calls(self._spending, context):
+            return await self._write_checkpoint(context, plan, able)
+
+    async def _write_checkpoint(
+        self, context: CompactionContext, plan: CompactionPlan, models: Sequence[str]
+    ) -> bool:
+        tracker, state = context.tracker, context.state
         written = await self._summariser.write(
             plan,
             tracker=tracker,
             focus=None,
             on_progress=ignore_progress,
-            models=able,
-            deadline=deadline,
+            models=models,
+            deadline=context.deadline,
         )
         if written.kind == "digest":
-            await record_unused_spending(self._spending, context)
             return False
         checkpoint = Checkpoint(
             parent=state.head_id,
@@ -166,7 +173,14 @@ class CheckpointService:
             model=written.model,
             cost_micro=total_cost(tracker.spent),
         )
-        await self._store.save_checkpoint(job, checkpoint, spent=tracker.spent, contact_id=state.contact_id)
+        spent = tracker.take_spent()
+        try:
+            await self._store.save_checkpoint(
+                context.job, checkpoint, spent=spent, contact_id=state.contact_id
+            )
+        except LeaseLost:
+            tracker.spent.extend(spent)
+            raise
         return True
 
     async def upgrade_digest(self, job: JobClaim) -> JobDone:
@@ -203,37 +217,43 @@ class CheckpointService:
         await self._hooks.ask(
             job, seen.state, plan, budget=prepared.budget, tokens=context.needed_tokens, message_waits=False
         )
+        try:
+            async with booking_unused_calls(self._spending, context):
+                return await self._replace_digest(context, seen, plan, able)
+        except StaleView:
+            return JobDone(outcome={"deferred": "moved"}, state="due", retry_seconds=VIEW_CHANGED_SECONDS)
+
+    async def _replace_digest(
+        self, context: CompactionContext, seen: HiddenTurns, plan: CompactionPlan, models: Sequence[str]
+    ) -> JobDone:
+        """Write the summary, commit it in place of the digest, and return the job's end. Raises StaleView."""
+        job, prepared = context.job, context.prepared
         written = await self._summariser.write(
             plan,
             tracker=context.tracker,
             focus=None,
             on_progress=ignore_progress,
-            models=able,
+            models=models,
             attempts=1,
-            deadline=deadline,
+            deadline=context.deadline,
         )
         if written.kind == "digest":
-            await record_unused_spending(self._spending, context)
             return _upgrade_later(job, written)
         tokens = self._silent_requests.count_tokens(render_summary(written.ledger))
         if why_not_committed(plan, tokens, budget=prepared.budget, policy=prepared.policy, force=True):
-            await record_unused_spending(self._spending, context)
             return _upgrade_later(job, written)
         compaction = build_compaction(
             context, plan, written, FlushResult(through=plan.through_turn), self._silent_requests.count_tokens
         )
         seen = replace(seen, state=await self._silent_requests.foresee(seen.state, compaction))
-        try:
+        async with spending_with_commit(self._spending, context) as spent:
             stored = await self._store.replace_digest(
                 job,
                 compaction,
                 seen=seen,
-                spent=context.tracker.spent,
+                spent=spent,
                 left_out=left_out_counter(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
             )
-        except StaleView:
-            await record_unused_spending(self._spending, context)
-            return JobDone(outcome={"deferred": "moved"}, state="due", retry_seconds=VIEW_CHANGED_SECONDS)
         self._crash_point("after_compaction")
         await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
         return JobDone(

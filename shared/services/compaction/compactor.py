@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
@@ -52,7 +52,7 @@ from shared.core.session.session_state import (
 )
 from shared.core.session.summary import five_fields, form_of, render_summary
 from shared.core.session.turns import Spending
-from shared.core.values.errors import StaleView, StorageUnavailable
+from shared.core.values.errors import LeaseLost, StaleView, StorageUnavailable
 from shared.core.verdicts.summaries import unusable_seconds
 from shared.ports import DASHBOARD, Announcer, ModelCard, ModelRequest
 from shared.runtime import CrashPoint
@@ -132,12 +132,21 @@ class CompactionContext:
         return float(self.job.payload.get("cache_seconds", CACHE_SECONDS))
 
 
-class CompactionStore(JobSpendingStore, Protocol):
+class CommitStore(JobSpendingStore, Protocol):
+    """Store that books a job's calls, and knows whether the job has committed a compaction.
+
+    `find_compaction` returns the outcome of the compaction that any attempt at the job committed, None
+    without one.
+    """
+
+    async def find_compaction(self, job: JobClaim) -> Mapping[str, Any] | None: ...
+
+
+class CompactionStore(CommitStore, Protocol):
     """Store of session states and compactions.
 
     `record_compaction` stores a compaction, moves the session's view behind it and books its calls. Raises
-    StaleView if the view has changed since `seen`, LeaseLost if the claim is lost. `find_compaction` returns
-    the outcome that an earlier attempt at the job committed, None without one.
+    StaleView if the view has changed since `seen`, LeaseLost if the claim is lost.
     """
 
     async def load_state(self, session_id: int) -> SessionState: ...
@@ -150,7 +159,6 @@ class CompactionStore(JobSpendingStore, Protocol):
         spent: Sequence[Spending],
         left_out: LeftOut | None = None,
     ) -> CompactionStored: ...
-    async def find_compaction(self, job: JobClaim) -> Mapping[str, Any] | None: ...
 
 
 class CompactionPaceStore(Protocol):
@@ -235,14 +243,10 @@ class Compactor:
             if await self._ask_hook(context, plan):
                 return await self._delay_by_hook(context)
             try:
-                return await self._carry_out(context, plan)
+                async with booking_unused_calls(self._store, context):
+                    return await self._carry_out(context, plan)
             except StaleView:
                 log.info("compaction_replanned", job_id=job.id, session_id=job.session_id)
-                await record_unused_spending(self._store, context)
-            except asyncio.CancelledError:
-                with suppress(StorageUnavailable):
-                    await record_unused_spending(self._store, context)
-                raise
         return JobDone(outcome={"nothing": "busy", "detail": "The conversation kept changing."})
 
     async def _slide(self, job: JobClaim, *, deadline: float) -> JobDone:
@@ -373,8 +377,7 @@ class Compactor:
             return await self._refuse(context, grows, written)
         self._crash_point("before_compaction")
         prepared = context.prepared
-        spent = context.tracker.take_spent()
-        try:
+        async with spending_with_commit(self._store, context) as spent:
             stored = await self._store.record_compaction(
                 job,
                 compaction,
@@ -382,9 +385,6 @@ class Compactor:
                 spent=spent,
                 left_out=left_out_counter(prepared.policy, channel=prepared.channel, ratio=prepared.ratio),
             )
-        except StaleView:
-            context.tracker.spent.extend(spent)
-            raise
         self._crash_point("after_compaction")
         await self._announcer.announce(job.session_id, {"event_seq": stored.event_seq})
         outcome: dict[str, Any] = {
@@ -402,8 +402,7 @@ class Compactor:
     async def _refuse(
         self, context: CompactionContext, why_not: NothingToCompact, written: SummaryResult
     ) -> JobDone:
-        """Record the cost of a summary that saves too little, and return the end of its job."""
-        await record_unused_spending(self._store, context)
+        """Return the end of a job whose summary saves too little; its cost is booked by the caller."""
         done = await self._end_without_compaction(context, why_not)
         return replace(done, failures=list_failures(context.job, written))
 
@@ -741,13 +740,47 @@ def list_failures(job: JobClaim, written: SummaryResult) -> tuple[Mapping[str, A
     )
 
 
-async def record_unused_spending(store: JobSpendingStore, context: CompactionContext) -> None:
-    """Store the cost of model calls whose result could not be used, and remove them from the context's
-    tracker.
+@asynccontextmanager
+async def booking_unused_calls(store: JobSpendingStore, context: CompactionContext) -> AsyncIterator[None]:
+    """Book the model calls that the body paid for and did not store, however it ends.
+
+    An error of the body passes, also if booking then fails. Raises StorageUnavailable.
     """
-    await store.record_spending(
-        context.job,
-        purpose="compact",
-        spent=context.tracker.take_spent(),
-        contact_id=context.state.contact_id,
-    )
+    try:
+        yield
+    except BaseException:
+        with suppress(StorageUnavailable):
+            await _record_unused_calls(store, context)
+        raise
+    await _record_unused_calls(store, context)
+
+
+@asynccontextmanager
+async def spending_with_commit(
+    store: CommitStore, context: CompactionContext
+) -> AsyncIterator[tuple[Spending, ...]]:
+    """Give the body the calls to book with its commit of a compaction; they stay unused if it has not
+    committed.
+
+    After an error that leaves this open the database is asked; if it does not answer, the calls count as
+    booked, since booking them twice is worse.
+    """
+    spent = context.tracker.take_spent()
+    try:
+        yield spent
+    except (StaleView, LeaseLost):
+        context.tracker.spent.extend(spent)
+        raise
+    except BaseException:
+        with suppress(StorageUnavailable):
+            if await store.find_compaction(context.job) is None:
+                context.tracker.spent.extend(spent)
+        raise
+
+
+async def _record_unused_calls(store: JobSpendingStore, context: CompactionContext) -> None:
+    if context.tracker.spent:
+        spent = context.tracker.take_spent()
+        await store.record_spending(
+            context.job, purpose="compact", spent=spent, contact_id=context.state.contact_id
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -29,7 +30,7 @@ from shared.core.session.ledger import Ledger
 from shared.core.session.session import Entry
 from shared.core.session.session_state import CompactionPace, JobClaim, JobDone
 from shared.core.session.turns import JobOrder, Spending
-from shared.core.values.errors import StaleView
+from shared.core.values.errors import LeaseLost, StaleView, StorageUnavailable
 from shared.core.values.local_time import resolve_zone
 from shared.core.values.messages import text_of
 from shared.core.values.money import Prices
@@ -171,12 +172,13 @@ class ImportSummariser:
                 plan, tracker=tracker, focus=None, on_progress=ignore_progress,
                 models=names, attempts=1, deadline=deadline,
             )  # fmt: skip
-        except asyncio.CancelledError:
-            await self._spend(job, seen, tracker)
+            return await self._store_summary(
+                job, seen, (plan.from_turn, plan.through_turn), entries, written, tracker
+            )
+        except BaseException:
+            with suppress(StorageUnavailable):
+                await self._spend(job, seen, tracker)
             raise
-        return await self._store_summary(
-            job, seen, (plan.from_turn, plan.through_turn), entries, written, tracker
-        )
 
     def _list_affordable(
         self, seen: ImportToSummarise, plan: CompactionPlan, cards: Sequence[ModelCard], *, window: int,
@@ -218,8 +220,10 @@ class ImportSummariser:
                 job, seen, turns, ledger=written.ledger if is_usable else None, passages=passages,
                 audit=written.audit, model=written.model, spent=spent,
             )  # fmt: skip
-        except StaleView:
+        except (StaleView, LeaseLost) as error:
             tracker.spent.extend(spent)
+            if isinstance(error, LeaseLost):
+                raise
             await self._spend(job, seen, tracker)
             return JobDone(outcome={"nothing": "changed"}, failures=failures)
         self._crash_point("after_import_summary")
@@ -229,9 +233,10 @@ class ImportSummariser:
 
     async def _spend(self, job: JobClaim, seen: ImportToSummarise, tracker: SpendTracker) -> None:
         """Record the cost of calls that led to no summary."""
-        await self._spending.record_spending(
-            job, purpose="compact", spent=tracker.take_spent(), contact_id=seen.contact_id
-        )
+        if tracker.spent:
+            await self._spending.record_spending(
+                job, purpose="compact", spent=tracker.take_spent(), contact_id=seen.contact_id
+            )
 
 
 def _select(sizes: Sequence[TurnSize], seen: ImportToSummarise) -> tuple[int, int]:
