@@ -379,6 +379,7 @@ def _idle(
     return replace(
         wish,
         key=f"idle:{view.session_id}:{view.cycle}",
+        # Workers of the former version read `cache_seconds`; the compactor computes them again.
         payload={**wish.payload, "cache_seconds": cache_seconds},
         delay_seconds=max(0.0, cache_seconds - IDLE_MARGIN_SECONDS),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Literal
 
 from shared.core.session.ledger import Ledger
@@ -63,6 +64,8 @@ class SessionState:
     """`off` if automatic summaries are switched off in this conversation."""
     compact_at: int | None = None
     """Context limit in tokens chosen for this conversation; None uses the agent's setting."""
+    turn_times: tuple[datetime, ...] = ()
+    """Times of the newest turns, from which the lifetime of the provider's cache follows."""
 
     def with_sizes_of(self, after: SessionState) -> SessionState:
         """Return this state with `fixed_tokens`, `talk_ratio`, `reserved_tokens` and `learned_scale` of
@@ -187,7 +190,7 @@ class JobEnd:
 
     @property
     def is_inconclusive(self) -> bool:
-        """True if the job ended before a model was asked, so that its end predicts nothing."""
+        """True if the end says nothing about the models: the job was unneeded, of no help, or asked none."""
         return "nothing" in self.outcome or bool(self.outcome.get("in_backoff"))
 
 
@@ -250,7 +253,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenTurns:
-    """Turns `from_turn` to `through_turn` that a compaction hid, for undoing it.
+    """Turns `from_turn` to `through_turn` that a compaction hid, for reading or summarising them again.
 
     `state` is the session as it was before, in which these turns are live.
     """

@@ -16,6 +16,7 @@ from shared.core.ops.process_faults import REASON
 from shared.core.session.session_state import JobClaim, JobDone, SessionState
 from shared.core.session.turns import DueJob, JobOrder
 from shared.core.values.errors import EvertalkError, LeaseLost, StorageUnavailable
+from shared.core.values.money import cache_life
 from shared.ports import Doorbell, StorageLimiter
 from shared.runtime import CrashPoint, Tracer
 from shared.services.compaction.checkpoints import CheckpointService
@@ -347,5 +348,6 @@ class JobRunner:
             context_tokens=state.view.context_tokens + prepared.reserved,
             ratio=prepared.ratio,
             model=prepared.card.name,
+            cache_seconds=cache_life(state.turn_times).total_seconds(),
         )
         return None if order is None or order.key == job.key else order

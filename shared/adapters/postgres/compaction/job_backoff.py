@@ -36,10 +36,15 @@ from shared.core.verdicts.summaries import unusable_models
 
 _ENDS = Named("""
 SELECT trigger, state, faults, outcome, extract(epoch FROM now() - ended_at)::float8 AS age_seconds
-  FROM jobs WHERE session_id = :session_id AND kind = 'compact' AND trigger <> 'upgrade'
-    AND state IN ('done', 'dead')
- ORDER BY id DESC LIMIT 12
+  FROM (SELECT * FROM jobs WHERE session_id = :session_id AND kind = 'compact' AND trigger <> 'upgrade'
+           AND state IN ('done', 'dead')
+         ORDER BY id DESC LIMIT 100) lately
+ ORDER BY ended_at DESC, id DESC LIMIT 12
 """)
+"""Select the session's newest ends of compaction jobs, the last to end first.
+
+A delayed job, such as that of an idle session, may end after jobs with a higher id; 100 ids bound the search.
+"""
 
 WRITTEN_LATELY = 200
 """Maximum newest summaries and digests, of all sessions, that are examined for unusable answers."""
@@ -119,21 +124,22 @@ class PostgresJobBackoff(PoolStore):
 
     @store_method
     async def record_backoff(self, job: JobClaim, backoff: CompactionBackoff) -> None:
-        """Stop automatic compaction of the job's session until its view changes.
+        """Pause automatic compaction of the job's session until `backoff` no longer holds or its view moves.
 
         Raises LeaseLost if another worker has the job.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            await still_mine(connection, job)
+            # The session is locked before the job, as everywhere; a lost claim rolls the update back.
             await connection.execute(
                 *_RECORD_BACKOFF(session_id=job.session_id, backoff=asdict(backoff)),
             )
+            await still_mine(connection, job)
 
     @store_method
     async def save_checkpoint(
         self, job: JobClaim, checkpoint: Checkpoint, *, spent: Sequence[Spending], contact_id: int
     ) -> None:
-        """Store a checkpoint, the intermediate ledger of a long summary, and book its model calls.
+        """Store a checkpoint, a ledger that is written before its compaction, and book its model calls.
 
         `contact_id` is the person to whom the calls are charged. Raises LeaseLost if another worker has the
         job.
@@ -199,8 +205,8 @@ class PostgresJobBackoff(PoolStore):
         `seen`, and LeaseLost if another worker has the job.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            await still_mine(connection, job)
             session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=job.session_id))
+            await still_mine(connection, job)
             moved = session is None or session["view_epoch"] != seen.state.view.view_epoch
             if session is None or moved or session["head"] != seen.compaction_id:
                 raise StaleView(f"session {job.session_id}")

@@ -265,8 +265,8 @@ class PostgresJobs(PoolStore):
         Raises StaleView if the view has changed since `seen`, and LeaseLost if another worker has the job.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            await _refuse_lost_lease(connection, job)
             session = await connection.fetchrow(*sql.LOCK_SESSION(session_id=job.session_id))
+            await _refuse_lost_lease(connection, job)
             if (
                 session is None
                 or session["view_epoch"] != seen.view.view_epoch
@@ -564,8 +564,20 @@ _NOTHING_BEFORE = {
 
 
 async def _refuse_lost_lease(connection: Connection, job: JobClaim) -> None:
-    mine = await connection.fetchval(*sql.LOCK_RUNNING(job_id=job.id, epoch=job.epoch))
-    if mine is None:
+    """Lock the job's session and the job until the commit. Raises LeaseLost if another worker has the job."""
+    locked = await connection.fetchval(
+        *sql.LOCK_SESSION_AND_RUNNING(session_id=job.session_id, job_id=job.id, epoch=job.epoch)
+    )
+    if locked is None:
+        raise LeaseLost(f"job {job.id}")
+
+
+async def _lock_job(connection: Connection, job: JobClaim) -> None:
+    """Lock the job until the commit, for a caller that holds its session or writes nothing to it.
+
+    Raises LeaseLost if another worker has the job.
+    """
+    if await connection.fetchval(*sql.LOCK_RUNNING(job_id=job.id, epoch=job.epoch)) is None:
         raise LeaseLost(f"job {job.id}")
 
 
@@ -752,7 +764,7 @@ def _payload(compaction: Record | None, *, state: str, before: int, after: int) 
 
 
 still_mine, spend_on, context_after, insert_compaction, move_view = (
-    _refuse_lost_lease, _spend, _context_after, _insert_compaction, _move
+    _lock_job, _spend, _context_after, _insert_compaction, _move
 )  # fmt: skip
 """Names under which other stores use these functions."""
 _DUE_JOB = Named("""

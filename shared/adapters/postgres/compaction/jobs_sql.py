@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shared.adapters.postgres.db.pool import Named
+from shared.adapters.postgres.turns.turn_sql import TURN_TIMES
 from shared.core.context.memory import CORE_CANDIDATES
 from shared.core.ops.job_views import JOB_KINDS
 from shared.core.session.turns import GUEST_NETWORK, SECRETARY_NETWORK
@@ -19,7 +20,9 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, p.anonymous, p.kind 
        coalesce((SELECT (c.parts->>'system')::bigint + (c.parts->>'tools')::bigint FROM turn_context_audit c
                   WHERE c.session_id = s.id ORDER BY c.turn_id DESC, c.id DESC LIMIT 1), 0) AS fixed_tokens,
        coalesce((SELECT t.channel FROM turns t WHERE t.session_id = s.id AND t.turn_no = s.answered_turn), '')
-         AS last_channel
+         AS last_channel,
+       ARRAY(SELECT n.opened_at FROM turns n WHERE n.session_id = s.id AND n.turn_no <= s.answered_turn + 1
+              ORDER BY n.turn_no DESC LIMIT :turn_times) AS turn_times
   FROM sessions s JOIN agents a ON a.id = s.agent_id JOIN contacts p ON p.id = s.contact_id
  CROSS JOIN LATERAL session_traits(s.id, s.contact_id, p.anonymous) traits
  WHERE s.id = :session_id
@@ -27,8 +30,9 @@ SELECT s.*, a.name AS agent_name, a.config AS agent_config, p.anonymous, p.kind 
     core_candidates=CORE_CANDIDATES,
     guest_network=GUEST_NETWORK,
     secretary_network=SECRETARY_NETWORK,
+    turn_times=TURN_TIMES,
 )
-"""Select a session with agent, person, head, notes and last channel, as its job needs them.
+"""Select a session with agent, person, head, notes, last channel and times of turns, as its job needs them.
 
 One statement, so that all columns are from one moment; locks nothing. No row if the session does not exist.
 Its frozen prefix is read by `FROZEN`, in the same repeatable-read transaction.
@@ -174,6 +178,16 @@ SELECT id FROM jobs WHERE id = :job_id AND epoch = :epoch AND state = 'running' 
 """)
 """Lock a running job whose claim has this epoch; no row if the claim is lost."""
 
+LOCK_SESSION_AND_RUNNING = Named("""
+WITH s AS MATERIALIZED (SELECT id FROM sessions WHERE id = :session_id FOR NO KEY UPDATE)
+SELECT j.id FROM s JOIN jobs j ON j.session_id = s.id
+ WHERE j.id = :job_id AND j.epoch = :epoch AND j.state = 'running' FOR UPDATE OF j
+""")
+"""Lock a session and then its running job whose claim has this epoch; no row if the claim is lost.
+
+Answers, edits and erasures lock in this order, too; the other order could deadlock with them.
+"""
+
 MARK_TROUBLED = Named("""
 UPDATE sessions SET troubled_at = clock_timestamp()
  WHERE id IN (SELECT session_id FROM jobs WHERE id = ANY (:job_ids::bigint[]))
@@ -270,13 +284,13 @@ VALUES (:session_id, :kind, :from_turn, :through_turn, :from_seq, :through_seq, 
         :summary_text, :ledger, :contract, :audit, :tokens, :tokens_before, :model, :cost_micro, :duration_ms,
         coalesce(:flush_id, (SELECT f.id FROM flushes f WHERE f.session_id = :session_id
                              AND f.through_turn >= :through_turn
-                          AND f.outcome <> 'running' ORDER BY f.through_turn, f.id LIMIT 1)),
+                          AND f.outcome IN ('saved', 'nothing') ORDER BY f.through_turn, f.id LIMIT 1)),
         :job_id, :focus)
 RETURNING id, public_id, created_at
 """)
 """Insert a compaction into the session's chain, behind its `parent`, and select its ids.
 
-Without `flush_id` it gets the first ended flush that has read its turns.
+Without `flush_id` it gets the first flush that has read its turns; NULL if none has.
 """
 
 SHOWN_SIZES = Named("""

@@ -28,6 +28,7 @@ def build_state(row: Record | Mapping[str, Any], entries: Sequence[Entry]) -> Se
         talk_ratio=None,
         reserved_tokens=row["context_reserved"],
         learned_scale=None,
+        turn_times=tuple(row["turn_times"]),
     )
 
 

@@ -1,4 +1,4 @@
-"""A job that ends names the job that follows it, if that one is due."""
+"""Ends of jobs: the job that follows if it is due, and the order in which a session's pace counts them."""
 
 from __future__ import annotations
 
@@ -23,3 +23,18 @@ async def test_successor_is_returned_if_due_at_once(
     due = await jobs.end_job(claim, state="done", outcome={}, successor=order)
     assert [job.kind for job in ([due] if due else [])] == kinds
     assert await guest.one("SELECT count(*) FROM jobs WHERE key = 'next'") == 1
+
+
+async def test_pace_counts_the_end_of_a_delayed_job_as_the_newest(guest: Visit) -> None:
+    await guest.app.pool.execute(
+        """INSERT INTO jobs (kind, session_id, key, state, trigger, outcome, ended_at)
+           SELECT 'compact', $1, 'ended ' || n, 'done', CASE n WHEN 1 THEN 'idle' ELSE 'limit' END, '{}',
+                  now() - make_interval(mins => CASE n WHEN 1 THEN 1 ELSE 60 - n END)
+             FROM generate_series(1, 20) n""",
+        guest.session_id,
+    )
+    ends = (await guest.app.stores.job_backoff.load_pace(guest.session_id)).ends
+    assert [end.trigger for end in ends] == ["idle", *["limit"] * 11]
+    ages = [end.age_seconds for end in ends]
+    assert ages == sorted(ages)
+    assert ages[0] < 120

@@ -91,6 +91,47 @@ async def test_a_turn_that_waited_for_a_compaction_knows_its_summary(guest: Visi
     await invariants_hold(guest)
 
 
+@pytest.mark.parametrize("deed", ["compaction", "size"])
+async def test_job_locks_its_session_first_as_turns_edits_and_erasures_do(guest: Visit, deed: str) -> None:
+    rivals, jobs = await rivals_of(guest), guest.app.stores.jobs
+    await talk(guest, 5)
+    seen = await jobs.load_state(guest.session_id)
+    async with guest.app.pool.acquire() as connection:
+        held = connection.transaction()
+
+        async def hold() -> None:
+            await held.start()
+            await connection.execute("SELECT FROM sessions FOR NO KEY UPDATE")
+
+        async def write() -> None:
+            if deed == "compaction":
+                await rivals.try_once(before_commit=hold)
+                return
+            await hold()
+            await jobs.add_context_tokens(rivals.job, 1, seen=seen)
+
+        writing = asyncio.ensure_future(write())
+        await guest.until_waiting()
+        await connection.execute("SELECT FROM jobs FOR UPDATE NOWAIT")
+        await held.rollback()
+        await writing
+    assert rivals.told == ({"committed": 1} if deed == "compaction" else {})
+
+
+async def test_compaction_names_the_flush_that_has_read_its_turns(guest: Visit) -> None:
+    rivals = await rivals_of(guest)
+    await talk(guest, 5)
+    await guest.app.pool.execute(
+        """INSERT INTO flushes (session_id, cycle, threshold, from_turn, through_turn, job_id, outcome,
+                                ended_at)
+           VALUES ($1, 0, 'near_limit', 1, 3, $2, 'failed', now())""",
+        guest.session_id, rivals.job.id,
+    )  # fmt: skip
+    await rivals.try_once()
+    named = "SELECT f.outcome FROM compactions c JOIN flushes f ON f.id = c.flush_id"
+    assert await guest.one(named) == "nothing"
+
+
 async def _last_audit(guest: Visit) -> asyncpg.Record:
     row = await guest.app.pool.fetchrow("SELECT * FROM turn_context_audit ORDER BY turn_id DESC LIMIT 1")
     assert row is not None
