@@ -194,7 +194,6 @@ class CheckpointService:
         seen = await self._store.find_digest(job.session_id, int(job.payload.get("compaction", 0)))
         if seen is None:
             return JobDone(outcome={"nothing": "gone", "detail": "The digest is not in use any more."})
-        seen = replace(seen, state=await self._silent_requests.with_descriptions(seen.state))
         pace = await self._store.load_pace(job.session_id)
         if wait := backoff_seconds(pace.ends):
             return JobDone(outcome={"deferred": "backoff"}, state="due", retry_seconds=wait)
@@ -203,6 +202,8 @@ class CheckpointService:
         if not able:
             wait = self._silent_requests.seconds_until_available(prepared, pace)
             return JobDone(outcome={"deferred": "unusable"}, state="due", retry_seconds=wait)
+        seen = replace(seen, state=await self._silent_requests.with_descriptions(seen.state))
+        prepared = await self._silent_requests.build_next(seen.state)
         context = CompactionContext(
             job=job,
             state=seen.state,

@@ -16,7 +16,6 @@ from shared.core.compaction.hooks import HOOK_TURNS
 from shared.core.compaction.jobs import (
     BACKOFF_TURNS,
     BY_SIZE,
-    CACHE_SECONDS,
     IDLE_MARGIN_SECONDS,
     MANUAL,
     NOTHING_TURNS,
@@ -53,6 +52,7 @@ from shared.core.session.session_state import (
 from shared.core.session.summary import five_fields, form_of, render_summary
 from shared.core.session.turns import Spending
 from shared.core.values.errors import LeaseLost, StaleView, StorageUnavailable
+from shared.core.values.money import cache_life
 from shared.core.verdicts.summaries import unusable_seconds
 from shared.ports import DASHBOARD, Announcer, ModelCard, ModelRequest
 from shared.runtime import CrashPoint
@@ -103,7 +103,7 @@ class CompactionContext:
     tracker: SpendTracker
     deadline: float
     """Time of `time.monotonic` after which no model is asked."""
-    in_backoff: bool = False
+    without_model: bool = False
     """True if no model is asked: automatic compaction is paused, but this one cannot wait."""
 
     @property
@@ -128,8 +128,11 @@ class CompactionContext:
 
     @property
     def cache_seconds(self) -> float:
-        """Seconds for which the provider keeps the chat's request cached."""
-        return float(self.job.payload.get("cache_seconds", CACHE_SECONDS))
+        """Seconds for which the provider keeps the chat's request cached.
+
+        They follow from the session's newest turns, since an order may be older than its present pace.
+        """
+        return cache_life(self.state.turn_times).total_seconds()
 
 
 class CommitStore(JobSpendingStore, Protocol):
@@ -164,7 +167,8 @@ class CompactionStore(CommitStore, Protocol):
 class CompactionPaceStore(Protocol):
     """Store of the ends of earlier jobs, pauses and checkpoints.
 
-    `record_backoff` stops automatic compaction of the session for some turns; raises LeaseLost.
+    `record_backoff` pauses automatic compaction of the session until the backoff no longer holds or its view
+    moves; raises LeaseLost.
     `find_checkpoint` returns the one with the highest turn, None without one.
     """
 
@@ -217,9 +221,7 @@ class Compactor:
             return await self._slide(job, deadline=deadline)
         tracker = self._silent_requests.open_spend_tracker(job)
         for _ in range(MAX_PLANS):
-            state = await self._silent_requests.with_descriptions(
-                await self._store.load_state(job.session_id)
-            )
+            state = await self._store.load_state(job.session_id)
             prepared = await self._silent_requests.build_next(state)
             pace = await self._pace.load_pace(job.session_id)
             context = CompactionContext(
@@ -236,8 +238,9 @@ class Compactor:
                     not_now = _check_delay(context)
                 if not_now is not None:
                     return not_now
-                context = replace(context, in_backoff=thrashes or backoff_seconds(pace.ends) > 0)
-            plan = await self._plan(context)
+                context = replace(context, without_model=thrashes or backoff_seconds(pace.ends) > 0)
+            # Descriptions of pictures cost calls, so they are made once the job is known to be needed.
+            context, plan = await self._plan_with_descriptions(context)
             if isinstance(plan, NothingToCompact):
                 return await self._end_without_compaction(context, plan)
             if await self._ask_hook(context, plan):
@@ -263,11 +266,13 @@ class Compactor:
             flushed = await self._flush(job, state, through=through, deadline=deadline)
             ticket = flushed.ticket
             compaction = build_window_compaction(state.view, through, flush_id=ticket.id if ticket else None)
+            # The next request contains the notes just saved.
+            now = await self._store.load_state(job.session_id)
             try:
                 stored = await self._store.record_compaction(
                     job,
                     compaction,
-                    seen=state.with_sizes_of(await self._silent_requests.foresee(state, compaction)),
+                    seen=state.with_sizes_of(await self._silent_requests.foresee(now, compaction)),
                     spent=(),
                     left_out=left_out_counter(
                         prepared.policy, channel=prepared.channel, ratio=prepared.ratio
@@ -293,6 +298,22 @@ class Compactor:
             ratio=context.prepared.ratio,
             zone=ZoneInfo(context.prepared.zone),
         )
+
+    async def _plan_with_descriptions(
+        self, context: CompactionContext
+    ) -> tuple[CompactionContext, CompactionPlan | NothingToCompact]:
+        """Return the plan, and the context with descriptions of the session's pictures.
+
+        Missing descriptions are made and stored, unless nothing can be hidden.
+        """
+        plan = await self._plan(context)
+        if isinstance(plan, NothingToCompact):
+            return context, plan
+        state = await self._silent_requests.with_descriptions(context.state)
+        if state == context.state:
+            return context, plan
+        described = replace(context, state=state, prepared=await self._silent_requests.build_next(state))
+        return described, await self._plan(described)
 
     async def _end_without_compaction(self, context: CompactionContext, plan: NothingToCompact) -> JobDone:
         """End the job without a compaction, and pause automatic compaction of the session for a few turns.
@@ -395,7 +416,7 @@ class Compactor:
             "turns": plan.through_turn - plan.from_turn + 1,
             "at_turn": state.answered_turn,
         }
-        if context.in_backoff:
+        if context.without_model:
             outcome["in_backoff"] = True
         return JobDone(outcome=outcome, failures=list_failures(job, written))
 
@@ -449,7 +470,7 @@ class Compactor:
         """
         view, prepared = context.state.view, context.prepared
         owed = view.base_turn <= view.flushed_turn < plan.through_turn
-        if context.in_backoff or not owed or context.is_chat_model_unusable or form_of(plan.form).is_text:
+        if context.without_model or not owed or context.is_chat_model_unusable or form_of(plan.form).is_text:
             return None
         same = self._silent_requests.list_models(prepared)[0] == prepared.card.name
         if not (same or prepared.policy.writing.may_write_on_prefix):
@@ -472,12 +493,12 @@ class Compactor:
         """Return the models to ask, and the chat's cached request if its model should write or costs less
         (else None).
         """
-        if context.in_backoff:
+        if context.without_model:
             return (), None
         prepared, wanted = context.prepared, context.prepared.policy.writing.summariser
         models = self._silent_requests.list_available_models(prepared, context.pace)
-        second = self._silent_requests.list_models(prepared)[0] != prepared.card.name
-        joins = prepared.policy.writing.flush_with_summary and second and not form_of(plan.form).is_text
+        same = self._silent_requests.list_models(prepared)[0] == prepared.card.name
+        joins = prepared.policy.writing.flush_with_summary and not same and not form_of(plan.form).is_text
         if not (joins or wanted in ("warm", "auto")) or context.is_chat_model_unusable:
             return models, None
         warm = await self._build_warm(context)
@@ -486,9 +507,9 @@ class Compactor:
         if wanted == "auto":
             just_read = flushed.ticket is not None and flushed.outcome != "failed"
             age = 0.0 if just_read else context.pace.idle_seconds
-            cheap = await self._silent_requests.load_writer(prepared)
-            costs = _costs(context, plan, warm, cheap, behind=INSTRUCTION_TOKENS, cache_age_seconds=age)
-            if cheaper_way(costs, cheap=cheap.prices, chat=prepared.card.prices) == "cheap":
+            writer = await self._silent_requests.load_writer(prepared)
+            costs = _costs(context, plan, warm, writer, behind=INSTRUCTION_TOKENS, cache_age_seconds=age)
+            if cheaper_way(costs, cheap=writer.prices, chat=prepared.card.prices) == "cheap":
                 return models, None
         elif wanted == "cheap":
             writer = await self._silent_requests.load_writer(prepared)

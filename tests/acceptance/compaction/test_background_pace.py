@@ -13,13 +13,14 @@ import pytest
 from shared.adapters.redis.arq_queue import ArqDoorbell
 from shared.core.compaction.plan import CompactionPlan, NothingToCompact, why_not_committed
 from shared.core.presets.catalog import PRESETS
-from shared.core.session.session_state import ChangeRefused
+from shared.core.session.session_state import ChangeRefused, SessionState
 from shared.core.session.turns import JobOrder
 from shared.locales import catalogue
 from shared.ports import DASHBOARD
 from shared.services.commands.context import describe_compaction
 from shared.services.compaction import compactor, job_runner
 from shared.services.compaction.flusher import STAGE as FLUSHING
+from shared.services.compaction.silent_requests import SilentRequests
 from tests.acceptance.long_talks import (
     WINDOW,
     everything_is_due,
@@ -479,6 +480,50 @@ async def test_what_the_provider_has_forgotten_is_not_compacted_for_its_sake(idl
     await idler.run_due_jobs()
     assert (await job(idler, "idle"))["outcome"]["nothing"] == "cold"
     assert await idler.one(COUNT_LINKS) == 0
+
+
+async def test_idle_compaction_uses_the_hour_for_which_a_slow_conversation_is_cached(idler: Visit) -> None:
+    await talk_until(idler, IDLE_IS_DUE)
+    await talk(idler, 3, first=30)
+    await idler.app.pool.execute(
+        "UPDATE turns SET opened_at = now() - (100 - turn_no) * interval '10 minutes'"
+    )
+    seconds = "SELECT extract(epoch FROM due_at - now())::int FROM jobs WHERE trigger = 'idle'"
+    await idle_for(idler, 245)
+    await idler.run_due_jobs()
+    assert (await job(idler, "idle"))["outcome"]["deferred"] == "talking"
+    assert 3_000 < await idler.one(seconds) <= 3_600 - 60 - 245
+    # The end of another job orders it for the same time.
+    await idler.app.pool.execute("DELETE FROM jobs WHERE trigger = 'idle'")
+    await idler.app.job_runner.run(await obsolete_job(idler))
+    assert 3_000 < await idler.one(seconds) <= 3_600 - 60
+
+
+async def test_pictures_are_not_described_for_a_compaction_that_is_not_needed(
+    idler: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described: list[int] = []
+
+    async def describe(_: SilentRequests, state: SessionState) -> SessionState:
+        described.append(state.session_id)
+        return state
+
+    monkeypatch.setattr(SilentRequests, "with_descriptions", describe)
+    await idler.ask("Hello.")
+    await idler.app.job_runner.run(await obsolete_job(idler))
+    assert (await job(idler, "limit"))["outcome"]["nothing"] == "done_already"
+    assert described == []
+    await talk(idler, 8)
+    await compact_by_hand(idler)
+    assert described != []
+
+
+async def obsolete_job(guest: Visit) -> int:
+    """A compaction of an earlier cycle, which ends without effect."""
+    order = JobOrder(kind="compact", key="obsolete", trigger="limit", payload={"cycle": 99})
+    job_id = await guest.app.stores.jobs.request_job(guest.session_id, order)
+    assert job_id is not None
+    return job_id
 
 
 async def test_an_idle_compaction_needs_no_redis(idler: Visit) -> None:
