@@ -453,8 +453,9 @@ class Compactor:
 
         A late flush then reads the turns that were left.
         """
+        limit = asyncio.timeout(max(0.0, deadline - time.monotonic()))
         try:
-            async with asyncio.timeout(max(0.0, deadline - time.monotonic())) as limit:
+            async with limit:
                 return await self._flusher.flush_before_compaction(job, state, through=through)
         except TimeoutError:
             if not limit.expired():

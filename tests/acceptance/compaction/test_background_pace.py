@@ -150,7 +150,7 @@ async def test_digest_upgrade_backs_off_and_stores_failures_without_text(
     assert await guest.one("SELECT count(*) FROM compactions WHERE active AND kind = 'digest'") == 1
 
 
-async def test_turns_are_hidden_behind_a_digest_when_a_job_has_no_time_left(
+async def test_job_without_time_left_hides_turns_behind_a_digest(
     guest: Visit, provider: RunningFake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await talk(guest, 8)
