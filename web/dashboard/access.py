@@ -29,7 +29,10 @@ COOKIE = "evertalk_operator"
 LIVE = "/api/v1/live"
 """Path of the dashboard's stream of changes, which keeps no login alive."""
 POLL_HEADER = "X-Evertalk-Refresh"
-"""Header of requests by which a page refreshes itself; they keep no login alive, and are audited rarely."""
+"""Header of requests by which a page refreshes itself.
+
+They keep no login alive, and an equal reading is audited at most every 15 minutes.
+"""
 
 HEADERS = {
     "Server": "Evertalk",

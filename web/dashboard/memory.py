@@ -118,8 +118,7 @@ class NoteHandlers:
         )
         read = self.memory_insights
         page = await add_total(read.load_notes(asked), total and read.count_notes(asked))
-        if not authed.refresh:
-            await authed.record("read.notes", f"person:{person}" if person else "")
+        await authed.record_reading("notes", f"person:{person}" if person else "")
         return page
 
     @router.on("POST /notes", role="operator", body="NoteWish", strict=True)

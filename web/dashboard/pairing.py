@@ -95,8 +95,7 @@ class PairingHandlers:
         owned = [
             OwnedBot(bot=bot, username=name, owners=owners.get(bot, 0)) for bot, name in bots.items() if name
         ]
-        if not authed.refresh:
-            await authed.record("read.pairing")
+        await authed.record_reading("pairing")
         return Pairing(requests=rows, bots=sorted(bots.values()), owned_bots=owned, code_hours=CODE_HOURS)
 
     @router.on("POST /pairing/{bot}/owner-link", role="admin", missing="There is no such bot.")

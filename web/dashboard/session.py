@@ -246,8 +246,7 @@ class SessionHandlers:
         body: dict[str, Any] | Absent = ABSENT
         if found is not None and found.request is not None and sent == "1":
             body = dict(await inspecting.build_body(found.request))
-        if not authed.refresh:
-            await authed.record("read.replay", authed.request.match_info["id"], turn=turn)
+        await authed.record("read.replay", authed.request.match_info["id"], turn=turn)
         found = found or ReplayedCall(turn=turn, call=0, calls=0, gone="none", same=False)
         return _replay(found, newest=newest, body=body)
 
@@ -374,8 +373,7 @@ class SessionHandlers:
         found = await self.session_insights.load_diff(summary)
         if found is None:
             return None
-        if not authed.refresh:
-            await authed.record("read.diff", authed.request.match_info["id"])
+        await authed.record_reading("diff", authed.request.match_info["id"])
         former = found["former"] or {"summary": "", "ledger": {}, "id": None}
         ledger, text = ledger_from_json(found["ledger"]), found["summary"]
         compared = compare(ledger_from_json(former["ledger"]), former["summary"], ledger, text)

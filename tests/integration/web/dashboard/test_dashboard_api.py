@@ -131,6 +131,17 @@ async def test_reading_a_transcript_is_written_down_and_a_refresh_is_not(dashboa
     assert "says something" not in str(rows)
 
 
+async def test_first_reading_is_audited_when_a_page_refreshes_itself(dashboard: Dashboard) -> None:
+    seeded, links = await long_session(dashboard)
+    replay = f"/sessions/{seeded.public_id}/replay?turn="
+    paths = (f"{replay}1", f"{replay}2", f"/compactions/{links[0]}/diff", "/notes", "/notes", "/pairing")
+    for path in paths:
+        await dashboard.get(path, **{"X-Evertalk-Refresh": "1"})
+    rows = await dashboard.pool.fetch("SELECT action FROM audit WHERE action LIKE 'read.%' ORDER BY id")
+    expected = ["read.replay", "read.replay", "read.diff", "read.notes", "read.pairing"]
+    assert [row["action"] for row in rows] == expected
+
+
 async def test_metrics_tell_the_four_counters_of_the_seed(dashboard: Dashboard) -> None:
     _, links = await long_session(dashboard)
     async with dashboard.http.get(f"{dashboard.url}/metrics") as response:
