@@ -343,7 +343,7 @@ class OverviewHandlers:
             return None
         if (held := found["handover"]) is not None:
             held["mine"] = held.pop("operator_id") == authed.operator.operator_id
-        return await _read(authed, "session", found)
+        return await _read(authed, "session", found, about=session)
 
     @router.on("GET /sessions/{id}/compactions", Compactions, role="viewer")
     async def list_compactions(
@@ -354,7 +354,7 @@ class OverviewHandlers:
         Each says whether it can be undone.
         """
         found = await self.insights.load_compactions(session, before=before, limit=limit)
-        return await _read(authed, "compactions", found)
+        return await _read(authed, "compactions", found, about=session)
 
     @router.on("GET /sessions/{id}/context", ContextAudit, role="viewer")
     async def context_audit(
@@ -373,7 +373,7 @@ class OverviewHandlers:
         for note in found["private_notes"] if found else ():
             own = note.pop("operator_id") == who.operator_id
             note["can_remove"] = who.has_role("admin") or (own and who.has_role("operator"))
-        return await _read(authed, "messages", found)
+        return await _read(authed, "messages", found, about=session)
 
     @router.on("GET /compactions/{id}/messages", OriginalLines, role="viewer")
     async def list_original_lines(
@@ -381,7 +381,7 @@ class OverviewHandlers:
     ) -> Reply:
         """List all entries that a summary replaces."""
         found = await self.insights.load_originals(summary, before=before, limit=limit)
-        return await _read(authed, "originals", found)
+        return await _read(authed, "originals", found, about=summary)
 
     @router.on("GET /attachments/{id}", role="viewer", group="files", media="*/*")
     async def attachment(self, authed: AuthedRequest, file: FileId) -> Reply:
@@ -389,7 +389,7 @@ class OverviewHandlers:
         found = await self.uploads.load_for_operator(file)
         if found is None:
             return None
-        await authed.record_reading("attachment", file)
+        await authed.record_reading("attachment", UUID(file).hex)
         return web.Response(body=found.body, headers=found.headers())
 
     @router.on("POST /compactions/{id}/undo", role="operator")
@@ -471,9 +471,13 @@ def session_query(filters: Filters, *, cursor: str = "", limit: int = 50) -> Ses
     )  # fmt: skip
 
 
-async def _read(authed: AuthedRequest, what: str, found: dict[str, Any] | None) -> Reply:
+async def _read(authed: AuthedRequest, what: str, found: dict[str, Any] | None, *, about: UUID) -> Reply:
+    """Return what was found, after the audit log has the reading.
+
+    `about` is the parsed id: its spelling in the address is the caller's.
+    """
     if found is not None:
-        await authed.record_reading(what, authed.request.match_info["id"])
+        await authed.record_reading(what, str(about))
     return found
 
 

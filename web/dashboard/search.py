@@ -72,7 +72,7 @@ class SearchHandlers:
             everywhere, key = await search.search_all(q, before=key)
             found = [_found(one.session, one.hits, **one.person) for one in everywhere]
         read = [str(one.id) for one in found if one.hits]
-        await authed.record("read.search", session, sessions=read)
+        await authed.record("read.search", str(UUID(session)) if session else "", sessions=read)
         return FoundConversations(sessions=found, next=None if key is None else str(key))
 
     async def _find_session(self, session: str) -> tuple[int, dict[str, Any]] | None:

@@ -246,7 +246,7 @@ class SessionHandlers:
         body: dict[str, Any] | Absent = ABSENT
         if found is not None and found.request is not None and sent == "1":
             body = dict(await inspecting.build_body(found.request))
-        await authed.record("read.replay", authed.request.match_info["id"], turn=turn)
+        await authed.record("read.replay", str(session), turn=turn)
         found = found or ReplayedCall(turn=turn, call=0, calls=0, gone="none", same=False)
         return _replay(found, newest=newest, body=body)
 
@@ -258,13 +258,12 @@ class SessionHandlers:
         session_id = await self.session_insights.find_session_id(session)
         if session_id is None:
             return None
-        about = authed.request.match_info["id"]
-        await authed.record("read.export", about, format=kind)
+        await authed.record("read.export", str(session), format=kind)
         exporting = self.exporter
         return await send_file(
             authed.request,
             exporting.stream(session_id, kind, alone=True),
-            name=exporting.build_file_name(kind, of=about[:8]),
+            name=exporting.build_file_name(kind, of=str(session)[:8]),
             kind=MIME[kind],
             headers=HEADERS,
         )
@@ -362,9 +361,9 @@ class SessionHandlers:
         session_id = await self.session_insights.find_session_id(session)
         if session_id is None:
             return None
-        about = authed.request.match_info["id"]
+        action = action or f"session.{name}"
         return await run_command(
-            self.commands, authed, session_id, name, args, action=action or f"session.{name}", about=about
+            self.commands, authed, session_id, name, args, action=action, about=str(session)
         )
 
     @router.on("GET /compactions/{id}/diff", role="viewer")
@@ -373,7 +372,7 @@ class SessionHandlers:
         found = await self.session_insights.load_diff(summary)
         if found is None:
             return None
-        await authed.record_reading("diff", authed.request.match_info["id"])
+        await authed.record_reading("diff", str(summary))
         former = found["former"] or {"summary": "", "ledger": {}, "id": None}
         ledger, text = ledger_from_json(found["ledger"]), found["summary"]
         compared = compare(ledger_from_json(former["ledger"]), former["summary"], ledger, text)
