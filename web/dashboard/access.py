@@ -202,9 +202,11 @@ async def _dispatch(
 
 @contextmanager
 def raise_conflicts() -> Iterator[None]:
-    """Turn each EvertalkError of the block into HTTP 409."""
+    """Turn each EvertalkError of the block into HTTP 409, except StorageUnavailable, which becomes 503."""
     try:
         yield
+    except StorageUnavailable:
+        raise
     except EvertalkError as error:
         raise HttpRefusal(409, error.code, error.advice) from error
 

@@ -493,17 +493,23 @@ async def run_command(
 ) -> Success:
     """Run a command for an operator, with `action` and `about` in the audit log.
 
-    Raises HttpRefusal: 409 if it failed, 503 without a command runner; and TimeoutError after
-    `COMMAND_SECONDS`.
+    Raises StorageUnavailable, and HttpRefusal: 409 if the command failed, 503 without a command runner or
+    after `COMMAND_SECONDS`.
     """
     if commands is None:
         raise HttpRefusal(503, "not_available", "Commands cannot be run from here just now.")
     await authed.record(action, about)
-    with raise_conflicts():
-        async with asyncio.timeout(COMMAND_SECONDS):
-            outcome = await commands.run(
-                session_id=session_id, address_id=None, name=name, args=args, cid=None, progress=None
-            )
+    limit = asyncio.timeout(COMMAND_SECONDS)
+    try:
+        with raise_conflicts():
+            async with limit:
+                outcome = await commands.run(
+                    session_id=session_id, address_id=None, name=name, args=args, cid=None, progress=None
+                )
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise HttpRefusal(503, "timeout", "That took too long. Please try again.") from None
     if not outcome.success:
         raise HttpRefusal(409, f"cannot_{name}", str(outcome.error or "It was not possible."))
     return Success(success=True, result=str(outcome.result or ""))

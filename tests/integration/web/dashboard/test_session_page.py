@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from shared.core.values.errors import StaleView
+from shared.core.values.errors import StaleView, StorageUnavailable
 from tests.kit.dashboard import seed
-from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard
+from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard, RunCommands
+from web.dashboard import api
 
 MANY = 12_000
 
@@ -96,6 +98,32 @@ async def test_failed_session_command_is_reported_with_its_own_error(
         assert response.status == 409
         said = (await response.json())["message"]
     assert said == (outcome["error"] if isinstance(outcome, dict) else outcome.advice)
+
+
+async def test_database_outage_in_a_command_is_reported_with_503(dashboard: Dashboard) -> None:
+    seeded, _ = await long_session(dashboard, turns=40)
+    dashboard.commands.outcome = StorageUnavailable("the database is away")
+    path = f"{dashboard.url}/api/v1/sessions/{seeded.public_id}/compact"
+    async with dashboard.http.post(path, json={}, headers=SAME_ORIGIN) as response:
+        told = await response.json()
+    assert (response.status, told["code"]) == (503, "storage_unavailable")
+    assert told["message"] == "The database does not answer just now. Try again."
+
+
+async def test_slow_command_is_not_reported_as_a_database_outage(
+    dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def wait_for_ever(*_: Any, **__: Any) -> None:
+        await asyncio.Event().wait()
+
+    seeded, _ = await long_session(dashboard, turns=40)
+    monkeypatch.setattr(RunCommands, "run", wait_for_ever)
+    monkeypatch.setattr(api, "COMMAND_SECONDS", 0)
+    path = f"{dashboard.url}/api/v1/sessions/{seeded.public_id}/compact"
+    async with dashboard.http.post(path, json={}, headers=SAME_ORIGIN) as response:
+        told = await response.json()
+    assert (response.status, told["code"]) == (503, "timeout")
+    assert "database" not in told["message"]
 
 
 async def test_a_viewer_looks_and_neither_estimates_nor_acts(dashboard: Dashboard) -> None:
