@@ -322,7 +322,8 @@ class Dashboard:
     def add_to(self, app: web.Application) -> None:
         """Add the routes to an application, which ends the streams when it shuts down."""
         for one in OPERATIONS:
-            app.router.add_route(one.method, one.path, self.build_handler(one))
+            # Visitors' routes were added before and win; they pass an operator's request to the same handler.
+            app.router.add_route(one.method, one.pattern, self.build_handler(one))
         app.on_shutdown.append(self._end_streams)
         app.on_cleanup.append(self._close)
 

@@ -159,6 +159,11 @@ async def test_a_picture_is_shown_to_all_until_another_takes_its_place(dashboard
     assert len(actions) == 3
 
 
+async def test_address_that_is_no_picture_key_is_not_found(stranger: Dashboard) -> None:
+    for key in ("%00", "0" * 31 + "%00", "0" * 33, "A" * 32, "0" * 32):
+        assert await stranger.status("GET", f"/pictures/{key}") == 404, key
+
+
 @pytest.mark.control("S13")
 async def test_a_viewer_and_an_operator_see_no_operator(dashboard: Dashboard) -> None:
     for role in ("viewer", "operator"):
