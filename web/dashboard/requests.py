@@ -38,13 +38,16 @@ async def read_json(request: web.Request, *, most: int, needed: bool = True) -> 
     Raises HttpRefusal: 413 above `most` bytes, 408 after `SECONDS`, 400 for anything else but a JSON object
     of text that Postgres can store.
     """
-    _check_size(request, most)
+    _check_size(request.content_length, most)
     try:
         async with asyncio.timeout(SECONDS):
-            sent = await request.text()
+            _check_size(len(await request.read()), most)
+        sent = await request.text()
         body = wire.read_object(sent if sent or needed else "{}")
         for text in _texts(body):
             wire.clean(text)
+    except web.HTTPRequestEntityTooLarge:
+        raise _too_large() from None
     except TimeoutError:
         raise _too_slow() from None
     except (BadInput, ValueError, LookupError, RecursionError):
@@ -57,12 +60,14 @@ async def read_form(request: web.Request) -> Mapping[str, str]:
 
     Raises HttpRefusal: 413 above `FORM_BYTES`, 408 after `SECONDS`, 400 for an unreadable form.
     """
-    _check_size(request, FORM_BYTES)
+    _check_size(request.content_length, FORM_BYTES)
     try:
         async with asyncio.timeout(SECONDS):
-            form = await request.post()
+            form = await request.clone(client_max_size=FORM_BYTES).post()
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
         "".join(fields.values()).encode()
+    except web.HTTPRequestEntityTooLarge:
+        raise _too_large() from None
     except TimeoutError:
         raise _too_slow() from None
     except ValueError:
@@ -110,13 +115,16 @@ def build_stale_refusal(*, yours: Any, theirs: Any) -> HttpRefusal:
     return HttpRefusal(409, "stale", words, yours=yours, theirs=theirs)
 
 
-def _check_size(request: web.Request, most: int) -> None:
-    """Check the stated length of a body. Raises HttpRefusal 413 above `most` bytes.
-
-    A body that is longer than stated is cut off by the application's own limit.
+def _check_size(length: int | None, most: int) -> None:
+    """Check the stated or true length of a body; None if none is stated. Raises HttpRefusal 413 above `most`
+    bytes.
     """
-    if (request.content_length or 0) > most:
-        raise HttpRefusal(413, "too_large", "That is too large.")
+    if (length or 0) > most:
+        raise _too_large()
+
+
+def _too_large() -> HttpRefusal:
+    return HttpRefusal(413, "too_large", "That is too large.")
 
 
 def _too_slow() -> HttpRefusal:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from itertools import product
 from uuid import uuid4
 
 from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard
 from tests.kit.web.table import ROWS, takes_body
+from web.dashboard.requests import FORM_BYTES
 
 JSON = {"Content-Type": "application/json", **SAME_ORIGIN, "If-Match": "1"}
 BODIES = {
@@ -42,3 +44,20 @@ async def test_what_is_too_large_is_not_read(dashboard: Dashboard) -> None:
     for path in ("/api/v1/agents/default", "/api/v1/sites/default/settings"):
         told = await dashboard.status("PUT", path, data=b" " * 300_000, headers=JSON)
         assert told == 413
+
+
+async def test_body_without_a_stated_length_has_the_same_limit(dashboard: Dashboard) -> None:
+    async def stream(body: bytes) -> AsyncIterator[bytes]:
+        yield body
+
+    form = {"Content-Type": "application/x-www-form-urlencoded", **SAME_ORIGIN}
+    parts = {"Content-Type": "multipart/form-data; boundary=x", **SAME_ORIGIN}
+    part = b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\n%b\r\n--x--\r\n'
+    for method, path, headers, body in (
+        ("PUT", "/api/v1/agents/default", JSON, b" " * 300_000),
+        ("PUT", "/api/v1/agents/default", JSON, b" " * 2_000_000),
+        ("POST", "/dashboard/login", form, b"x" * (FORM_BYTES + 1)),
+        ("POST", "/dashboard/login", parts, part % (b"x" * FORM_BYTES)),
+    ):
+        told = await dashboard.status(method, path, data=stream(body), headers=headers)
+        assert told == 413, (path, headers, len(body))
