@@ -81,6 +81,21 @@ async def test_first_overview_is_short_and_asks_for_numbers_when_opened(house: H
     await fits(page)
 
 
+async def test_overview_stays_when_its_sums_cannot_be_loaded(house: House) -> None:
+    house.tolerated = ("Failed to load resource",)
+    page = await house.operator("anna", "admin")
+    refusal = {"code": "storage_unavailable", "message": "The database does not answer just now. Try again."}
+    await page.route("**/api/v1/savings", lambda route: route.fulfill(status=503, json=refusal))
+    await page.goto(f"{house.url}/dashboard?numbers=1")
+    trouble = page.locator("main details.numbers").get_by_role("alert")
+    await expect(trouble).to_contain_text("The database does not answer just now.")
+    await expect(page.get_by_text("No conversation yet.")).to_be_visible()
+    await page.unroute("**/api/v1/savings")
+    await trouble.get_by_role("button", name="Try again").click()
+    await expect(page.get_by_text("How savings are computed")).to_be_visible()
+    await expect(trouble).to_have_count(0)
+
+
 @pytest.mark.parametrize("path", ["sessions", "inbox", "costs", "agents", "jobs", "settings"])
 async def test_a_page_takes_few_requests(house: House, path: str) -> None:
     page = await house.operator("anna", "admin", f"/dashboard/{path}")

@@ -46,7 +46,7 @@ export function overviewPage({ root, me, go, entitle, signal, troubles, say }) {
       newestCard(newest.sessions), numbers.node));
     shown = next;
     await numbers.load(now, refresh);
-    if (!refresh) say(t("Overview loaded."));
+    if (!refresh && !signal.aborted) say(t("Overview loaded."));
   }
 
   /** @param {unknown} error */
@@ -57,7 +57,7 @@ export function overviewPage({ root, me, go, entitle, signal, troubles, say }) {
 }
 
 /**
- * Makes the fold with all numbers, which are requested once it is open; the address holds whether it is.
+ * Makes the `details` with all numbers, which are requested once it is open; the address holds whether it is.
  * @param {{params: URLSearchParams, change: (changes: Record<string, string>) => void, signal: AbortSignal, failed: () => void}} how
  */
 function numbersPart({ params, change, signal, failed }) {
@@ -76,10 +76,13 @@ function numbersPart({ params, change, signal, failed }) {
 
   function opened() {
     if (node.open !== isOpen()) change({ numbers: node.open ? "1" : "", ...node.open ? {} : { range: "", from: "", to: "" } });
-    load(latest).catch((/** @type {any} */ error) => { if (!signal.aborted) show(ledgers, problem(error, () => load(latest))); });
+    first(latest);
   }
 
-  /** Loads the numbers while the fold is open; the month's costs at most once a minute, since they are summed up from the ledger. @param {Api["Overview"]} now @param {boolean} [refresh] */
+  /** Loads the numbers, and shows a failure in the place of the sums: the rest of the page stands. @param {Api["Overview"]} now @returns {Promise<void>} */
+  const first = (now) => load(now).catch((error) => { if (!signal.aborted) show(ledgers, problem(error, () => first(latest))); });
+
+  /** Loads the numbers while the details are open; the month's costs at most once a minute, since they are summed up from the ledger. @param {Api["Overview"]} now @param {boolean} [refresh] */
   async function load(now, refresh = false) {
     latest = now;
     if (!node.open || !now) return;
@@ -93,7 +96,7 @@ function numbersPart({ params, change, signal, failed }) {
     show(pace, attentionTiles(now), healthTiles(now, ledger.savings));
     show(asked, isTroubled(now) ? [] : providersCard(now.providers, now.learned));
   }
-  return { node, load };
+  return { node, load: (/** @type {Api["Overview"]} */ now, /** @type {boolean} */ refresh) => refresh ? load(now, true) : first(now) };
 }
 
 /** @param {Api["Sessions"]["sessions"]} sessions */
