@@ -89,9 +89,9 @@ class AlertHandlers:
     ) -> Alerts:
         """List open and past alerts with their delivery."""
         settings = self.settings
-        read = self.alert_insights
-        found = read.load_page(settings.alert_targets, cursor=cursor, limit=limit)
-        page = dict(await add_total(found, total and read.count_past()))
+        insights = self.alert_insights
+        found = insights.load_page(settings.alert_targets, cursor=cursor, limit=limit)
+        page = dict(await add_total(found, insights.count_past() if total else None))
         for one in (*page["open"], *page["past"]):
             one |= _words(one)
             for send in one["sends"]:

@@ -332,8 +332,9 @@ class OverviewHandlers:
         **filters: Unpack[Filters],
     ) -> Reply:
         """List conversations."""
-        read, query = self.insights, session_query(filters, cursor=cursor, limit=limit)
-        return await add_total(read.load_sessions(query), total and read.count_sessions(query))
+        insights, query = self.insights, session_query(filters, cursor=cursor, limit=limit)
+        count = insights.count_sessions(query) if total else None
+        return await add_total(insights.load_sessions(query), count)
 
     @router.on("GET /sessions/{id}", SessionWhole, role="viewer")
     async def session(self, authed: AuthedRequest, session: SessionId) -> Reply:

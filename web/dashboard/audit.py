@@ -59,8 +59,8 @@ class AuditHandlers:
         self, authed: AuthedRequest, *, total: Counted = False, **asked: Unpack[Asked]
     ) -> Reply:
         """List audit entries, newest first."""
-        read, query = self.audit_insights, _query(asked)
-        return await add_total(read.load_page(query), total and read.count(query))
+        insights, query = self.audit_insights, _query(asked)
+        return await add_total(insights.load_page(query), insights.count(query) if total else None)
 
     @router.on("GET /audit/chain", AuditChain, role="admin")
     async def check_audit(self, authed: AuthedRequest) -> Reply:

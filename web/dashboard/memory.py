@@ -116,8 +116,9 @@ class NoteHandlers:
         asked = NoteQuery(
             search=q, person=person, kind=kind, state=state, authority=authority, cursor=cursor, limit=limit
         )
-        read = self.memory_insights
-        page = await add_total(read.load_notes(asked), total and read.count_notes(asked))
+        insights = self.memory_insights
+        count = insights.count_notes(asked) if total else None
+        page = await add_total(insights.load_notes(asked), count)
         await authed.record_reading("notes", f"person:{person}" if person else "")
         return page
 

@@ -111,8 +111,9 @@ class PeopleHandlers:
     ) -> Reply:
         """List people, last seen first."""
         asked = PeopleQuery(search=q, channel=channel, kind=kind, cursor=cursor, limit=limit)
-        read = self.people_insights
-        return await add_total(read.load_people(asked), total and read.count_people(asked))
+        insights = self.people_insights
+        count = insights.count_people(asked) if total else None
+        return await add_total(insights.load_people(asked), count)
 
     @router.on("GET /people/{id}", Person, role="viewer", missing=_NOBODY)
     async def person(self, authed: AuthedRequest, person: PersonId) -> Reply:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from aiohttp import web
 from pydantic import Field
@@ -76,13 +76,13 @@ async def read_form(request: web.Request) -> Mapping[str, str]:
 
 
 async def add_total(
-    page: Awaitable[Mapping[str, Any]], count: Awaitable[Mapping[str, Any] | None] | Literal[False]
+    page: Awaitable[Mapping[str, Any]], count: Awaitable[Mapping[str, Any] | None] | None
 ) -> Mapping[str, Any]:
     """Return a page of a list, and the result of `count` as its field `total`.
 
-    With `count` False, the page has no such field.
+    With `count` None, the page has no such field.
     """
-    if count is False:
+    if count is None:
         return await page
     found, total = await asyncio.gather(page, count)
     return {**found, "total": total}

@@ -163,10 +163,9 @@ class WorkHandlers:
         total: Counted = False,
     ) -> Reply:
         """List background jobs and processes."""
-        match, read = JobMatch(state=state, kind=kind, session=str(session or "")), self.job_insights
-        return await add_total(
-            read.load_jobs(match, before=before, limit=limit), total and read.count_jobs(match)
-        )
+        match, insights = JobMatch(state=state, kind=kind, session=str(session or "")), self.job_insights
+        count = insights.count_jobs(match) if total else None
+        return await add_total(insights.load_jobs(match, before=before, limit=limit), count)
 
     @router.on("GET /deliveries", Deliveries, role="viewer", refusals=())
     async def list_deliveries(
@@ -181,8 +180,9 @@ class WorkHandlers:
     ) -> Reply:
         """List deliveries that failed, wait or are uncertain."""
         asked = DeliveryQuery(state=state, session=str(session or ""), cursor=cursor, limit=limit)
-        read = self.job_insights
-        return await add_total(read.load_deliveries(asked), total and read.count_deliveries(asked))
+        insights = self.job_insights
+        count = insights.count_deliveries(asked) if total else None
+        return await add_total(insights.load_deliveries(asked), count)
 
     @router.on(
         "PUT /jobs/kinds/{kind}", Jobs, role="operator", missing="There is no such kind of jobs.",
