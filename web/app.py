@@ -26,7 +26,6 @@ from shared.services.privacy.export import DataExporter
 from shared.services.tools.handover import HandoverService
 from shared.services.voice.hearing import HearingService
 from shared.services.voice.speaking import SpeakingService
-from web import dashboard
 from web.api.commands import CommandRunHandlers, Runs
 from web.api.conversations import ConversationHandlers
 from web.api.export import ExportHandlers
@@ -49,7 +48,7 @@ from web.chat.screen_actions import ScreenActions
 from web.chat.socket_chat import SocketHandlers
 from web.chat.socket_session import OpenSession, SocketSession
 from web.command_offer import CommandOffer
-from web.dashboard import Dashboard
+from web.dashboard import OPERATIONS, Dashboard, build_dashboard
 from web.dashboard.access import DashboardDoor
 from web.ports import CommandRunner, ModelInfo, Readiness, TurnService
 from web.rest.api_key_auth import API, ApiKeyAuth, check_api_key
@@ -249,7 +248,7 @@ def build_web_process(
     open_place = partial(
         Handshake, hub=hub, sessions=services.sessions, events=stores.events, limiter=limiter, offers=offers
     )
-    operator_app = dashboard.build_dashboard(
+    dashboard = build_dashboard(
         pool=services.pool,
         stores=stores,
         settings=settings,
@@ -282,14 +281,14 @@ def build_web_process(
         open_place=open_place,
         intake=intake,
         eraser=eraser,
-        dashboard_door=operator_app.door,
+        dashboard_door=dashboard.door,
         runs=Runs(),
         description=DescriptionHandlers(),
     )
     handlers = HandlerTable(build_handlers())
     app = _build_app(services, visitors=visitors, limiter=limiter, files=files)
     door = VisitorDoor(visitors=visitors, limiter=limiter, readiness=readiness)
-    others = {(one.method, one.path): operator_app.build_handler(one) for one in dashboard.OPERATIONS}
+    others = {(one.method, one.path): dashboard.build_handler(one) for one in OPERATIONS}
     add_operations(app, FOR_VISITORS, others, door=door, handlers=handlers)
     _add_pages(
         app,
@@ -300,11 +299,11 @@ def build_web_process(
         pages=ChatPageHandlers(files=files, visitors=visitors),
         health=HealthHandlers(readiness=readiness, store=stores.readiness),
     )  # fmt: skip
-    operator_app.add_to(app)
+    dashboard.add_to(app)
     return WebProcess(
         services=services,
         app=app,
-        dashboard=operator_app,
+        dashboard=dashboard,
         handlers=handlers,
         build_handlers=build_handlers,
         files=files,

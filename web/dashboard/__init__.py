@@ -7,6 +7,6 @@ All pages are one HTML file; its script `web/static/dashboard/main.js` loads the
 
 from __future__ import annotations
 
-from web.dashboard.routes import OPERATIONS, Dashboard, add_dashboard, build_dashboard
+from web.dashboard.routes import OPERATIONS, Dashboard, build_dashboard
 
-__all__ = ["OPERATIONS", "Dashboard", "add_dashboard", "build_dashboard"]
+__all__ = ["OPERATIONS", "Dashboard", "build_dashboard"]

@@ -72,7 +72,7 @@ class DashboardDoor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthedRequest:
-    """Admitted request. `who` is None only for operations that are open to everyone."""
+    """Admitted request. `who` may be None for operations that are open to everyone or to scrapers."""
 
     request: web.Request
     door: DashboardDoor
@@ -80,7 +80,7 @@ class AuthedRequest:
 
     @property
     def operator(self) -> SignedIn:
-        """Operator who sent the request; not available for operations that are open to everyone."""
+        """Operator who sent the request; only available for operations that name a role."""
         assert self.who is not None, "the operation names a role"
         return self.who
 

@@ -1,4 +1,8 @@
-"""Overview, conversations and what they hold, as JSON; most answers are one question to `Insights`."""
+"""Overview, the list of conversations, and one conversation's messages and summaries, with undo and restore.
+
+Most answers are one query of `Insights`. `session` has a conversation's context, model calls and comparison
+of summaries, and the commands that summarise, flush and export it.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +97,7 @@ Ratings = TypedDict("Ratings", {"average": float | None, "count": int})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Numbers of the first page at one moment."""
+    """Numbers of the first page, read one after another; `at` is when waiting work and problems were read."""
 
     providers: list[ProviderState]
     learned: list[LearnedModel]

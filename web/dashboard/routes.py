@@ -6,12 +6,11 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from aiohttp import web
 
 from shared.adapters.oidc import OidcProvider, ProviderConfig
-from shared.adapters.postgres.dashboard.read_models import Pool
+from shared.adapters.postgres.db.pool import Pool
 from shared.bootstrap.dashboard_stores import (
     DashboardStores,
     build_dashboard_stores,
@@ -90,6 +89,9 @@ from web.server.origins import Proxies
 from web.server.words import dashboard_languages, language_of, serve_texts, translate_page
 
 _OF_THE_LIST = frozenset({"q", "channel", "state", "min_pct", "sort", "cursor"})
+"""Filters in old bookmarks, from when the list of conversations was the first page; later ones never stood
+there, and `from` and `to` are the overview's own.
+"""
 _PAGES = (
     "sessions", "sessions/{id}", "search", "costs", "inbox", "jobs", "deliveries", "alerts", "account",
     "memory", "people", "people/{id}", "pairing", "agents", "agents/{name}", "sites", "sites/{name}",
@@ -179,7 +181,7 @@ def build_handlers(
     *,
     settings: Settings,
     stores: Stores,
-    admin: DashboardStores,
+    dashboard_stores: DashboardStores,
     commands: CommandRunner | None,
     handovers: HandoverService | None,
     context_inspector: ContextInspector | None,
@@ -210,48 +212,55 @@ def build_handlers(
         stores, announcer=announcer, crash_point=build_crash_point(settings.crash_point)
     )
     exporter = DataExporter(store=stores.export, clock=SystemClock())
-    actions = None if handovers is None else build_handover_actions(handovers, stores, admin)
+    actions = None if handovers is None else build_handover_actions(handovers, stores, dashboard_stores)
     logging_in = LoginHandlers(
-        settings=settings, operators=admin.operators, live=live, static_root=static_root, provider=provider
+        settings=settings,
+        operators=dashboard_stores.operators,
+        live=live,
+        static_root=static_root,
+        provider=provider,
     )
     return (
         PageHandlers(static_root=static_root, offer=offer),
         logging_in,
         ProviderLoginHandlers(
-            settings=settings, login=logging_in, login_tries=admin.login_tries,
-            operator_admin=stores.operator_admin, operators=admin.operators, provider=provider,
+            settings=settings, login=logging_in, login_tries=dashboard_stores.login_tries,
+            operator_admin=stores.operator_admin, operators=dashboard_stores.operators, provider=provider,
         ),
         OverviewHandlers(
-            offer=offer, settings=settings, demo=demo, insights=admin.overview, alert_insights=admin.alerts,
-            breakers=breakers, uploads=stores.uploads, commands=commands,
+            offer=offer, settings=settings, demo=demo, insights=dashboard_stores.overview,
+            alert_insights=dashboard_stores.alerts, breakers=breakers, uploads=stores.uploads,
+            commands=commands,
         ),
         HandoverHandlers(
             settings=settings, files=files, limiter=limiter, inbox=stores.inbox, handovers=handovers,
             actions=actions,
         ),
-        SearchHandlers(message_search=stores.message_search, session_insights=admin.sessions),
+        SearchHandlers(message_search=stores.message_search, session_insights=dashboard_stores.sessions),
         SessionHandlers(
-            session_insights=admin.sessions, exporter=exporter, commands=commands,
+            session_insights=dashboard_stores.sessions, exporter=exporter, commands=commands,
             context_inspector=context_inspector,
         ),
-        WorkHandlers(job_insights=admin.jobs, job_admin=job_admin),
-        LiveHandlers(live=live, operators=admin.operators),
+        WorkHandlers(job_insights=dashboard_stores.jobs, job_admin=job_admin),
+        LiveHandlers(live=live, operators=dashboard_stores.operators),
         AlertHandlers(
-            settings=settings, alert_insights=admin.alerts, alerts=stores.alerts,
+            settings=settings, alert_insights=dashboard_stores.alerts, alerts=stores.alerts,
             alert_service=services.alerts,
         ),
         MetricsHandlers(settings=settings, scrape=scrape),
         OperatorHandlers(operator_admin=stores.operator_admin, settings=settings),
         SecondFactorHandlers(
-            settings=settings, login=logging_in, second_factors=admin.second_factors
+            settings=settings, login=logging_in, second_factors=dashboard_stores.second_factors
         ),
         OperatorPushHandlers(settings=settings, push=stores.push, push_sender=push_sender),
-        AuditHandlers(audit_insights=admin.audit),
-        CostHandlers(settings=settings, cost_insights=admin.costs, insights=admin.overview),
+        AuditHandlers(audit_insights=dashboard_stores.audit),
+        CostHandlers(
+            settings=settings, cost_insights=dashboard_stores.costs, insights=dashboard_stores.overview
+        ),
         SeriesHandlers(settings=settings, hourly_stats=stores.hourly_stats),
-        NoteHandlers(memory_insights=admin.memory, notes=stores.notes, announcer=announcer),
+        NoteHandlers(memory_insights=dashboard_stores.memory, notes=stores.notes, announcer=announcer),
         PeopleHandlers(
-            people_insights=admin.people, exporter=exporter, person_service=services.people,
+            people_insights=dashboard_stores.people, exporter=exporter, person_service=services.people,
         ),
         PairingHandlers(
             pairing_service=services.pairing, telegram_access=stores.telegram_access,
@@ -259,21 +268,21 @@ def build_handlers(
         ),
         AgentHandlers(
             settings=settings, agents=stores.agents, agent_service=services.agents, playground=playground,
-            sites=stores.sites, stored_settings=admin.stored_settings,
+            sites=stores.sites, stored_settings=dashboard_stores.stored_settings,
         ),
         KnowledgeHandlers(knowledge=stores.knowledge, agents=stores.agents),
         McpHandlers(
-            stored_settings=admin.stored_settings, mcp_tool_lists=stores.mcp_tool_lists, settings=settings,
-            agents=stores.agents,
+            stored_settings=dashboard_stores.stored_settings, mcp_tool_lists=stores.mcp_tool_lists,
+            settings=settings, agents=stores.agents,
         ),
         SiteHandlers(
             sites=stores.sites, site_service=services.sites, settings=settings, agents=stores.agents
         ),
-        SettingsHandlers(stored_settings=admin.stored_settings, settings=settings),
-        ProbeHandlers(stored_settings=admin.stored_settings),
+        SettingsHandlers(stored_settings=dashboard_stores.stored_settings, settings=settings),
+        ProbeHandlers(stored_settings=dashboard_stores.stored_settings),
         ChecklistHandlers(
-            settings=settings, insights=admin.overview, telegram_bots=stores.telegram_bots, demo=demo,
-            operators=admin.operators,
+            settings=settings, insights=dashboard_stores.overview, telegram_bots=stores.telegram_bots,
+            demo=demo, operators=dashboard_stores.operators,
         ),
     )  # fmt: skip
 
@@ -283,7 +292,7 @@ class Dashboard:
     """Dashboard of this process: its access checks, its handlers, and its followers of changes."""
 
     door: DashboardDoor
-    admin: DashboardStores
+    dashboard_stores: DashboardStores
     live: Live
     handlers: HandlerTable
     build: Callable[..., Iterable[object]]
@@ -302,13 +311,15 @@ class Dashboard:
 
         Logins and open streams are kept.
         """
-        self.admin = change_dashboard_timezone(self.admin, settings, former=self.door.settings)
+        self.dashboard_stores = change_dashboard_timezone(
+            self.dashboard_stores, settings, former=self.door.settings
+        )
         self.door.settings = settings
         self.handlers.replace(
             self.build(
                 settings=settings,
                 stores=stores,
-                admin=self.admin,
+                dashboard_stores=self.dashboard_stores,
                 context_inspector=context_inspector,
                 playground=playground,
                 demo=demo,
@@ -332,13 +343,6 @@ class Dashboard:
 
     async def _close(self, _: web.Application) -> None:
         await self.door.operators.close()
-
-
-def add_dashboard(app: web.Application, **services: Any) -> Dashboard:
-    """Add a dashboard to an application; `services` are those of `build_dashboard`."""
-    dashboard = build_dashboard(**services)
-    dashboard.add_to(app)
-    return dashboard
 
 
 def build_dashboard(
@@ -366,8 +370,8 @@ def build_dashboard(
     `announcer` announces new entries to clients. `news` must be a second connection, since following a topic
     replaces the set that the chat follows. Operations of a service that is None answer 503.
     """
-    admin = build_dashboard_stores(pool, settings)
-    live = Live(admin.jobs.load_pulse, news=news)
+    dashboard_stores = build_dashboard_stores(pool, settings)
+    live = Live(dashboard_stores.jobs.load_pulse, news=news)
     build = partial(
         build_handlers,
         commands=commands,
@@ -375,7 +379,7 @@ def build_dashboard(
         job_admin=job_admin,
         announcer=announcer,
         live=live,
-        scrape=Scrape(admin.durations, admin.metrics, admin.running_sums),
+        scrape=Scrape(dashboard_stores.durations, dashboard_stores.metrics, dashboard_stores.running_sums),
         breakers=breakers,
         provider=_provider(settings),
         files=files,
@@ -385,11 +389,11 @@ def build_dashboard(
     )
     dashboard = Dashboard(
         door=DashboardDoor(
-            operators=admin.operators,
+            operators=dashboard_stores.operators,
             settings=settings,
             proxies=Proxies(settings.trusted_proxies, public_url=settings.public_url),
         ),
-        admin=admin,
+        dashboard_stores=dashboard_stores,
         live=live,
         handlers=HandlerTable(),
         build=build,

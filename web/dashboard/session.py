@@ -59,7 +59,7 @@ DIFFERS = {
 
 
 class FlushNow(TypedDict):
-    pass
+    """Body without fields."""
 
 
 TimelinePoint = TypedDict("TimelinePoint", {
@@ -327,13 +327,13 @@ class SessionHandlers:
         """Set how a conversation is summarised.
 
         Returns the sentence that the person would read. A number beyond the hard limit is refused with the
-        largest one.
+        largest one, and then nothing is changed. With both fields, the limit is set first, and kept if the
+        other change fails; the sentence is that of the other change.
         """
         wishes = [] if automatic is None else ["on" if automatic else "off"]
         wishes += [] if limit is None else [f"at {limit or 'default'}"]
         if not wishes:
             raise HttpRefusal(400, "bad_input", "Send `automatic`, `limit` or both.")
-        # The limit may be refused, and then nothing is changed.
         done: Success | None = None
         for wish in reversed(wishes):
             done = await self._run(authed, session, "compact", wish, action="session.compaction")
@@ -347,6 +347,7 @@ class SessionHandlers:
         authed: AuthedRequest,
         session: SessionId,
         *,
+        # The page sends an empty object; with a parameter, its form and size are checked.
         body: Annotated[Json | None, Shape(FlushNow)] = None,
     ) -> Success | None:
         """Save new facts to memory now.

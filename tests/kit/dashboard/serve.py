@@ -16,7 +16,7 @@ from shared.services.admin.context_inspector import ContextInspector
 from shared.services.admin.job_admin import JobAdmin
 from shared.services.admin.playground import Playground
 from shared.services.tools.handover import HandoverService
-from web.dashboard import add_dashboard
+from web.dashboard import build_dashboard
 from web.ports import CommandRunner
 from web.server.dashboard_streams import DashboardNews
 from web.server.pages import ASK_AGAIN, Files, serve
@@ -38,8 +38,7 @@ def add_pages(
 ) -> web.Application:
     """Add the dashboard and its static files to an application."""
     files = Files()
-    add_dashboard(
-        app,
+    dashboard = build_dashboard(
         pool=pool,
         settings=settings,
         commands=commands,
@@ -52,6 +51,7 @@ def add_pages(
         demo=demo,
         static_root=f"/static-{files.digest}",
     )
+    dashboard.add_to(app)
 
     async def static(request: web.Request) -> web.StreamResponse:
         found = files.get(request.match_info["path"], packed="digest" in request.match_info)

@@ -1,4 +1,8 @@
-"""Queries of the dashboard; each page is one statement with one JSON text as answer."""
+"""Queries of the overview, and of the list and the page of conversations.
+
+Each statement returns one JSON text. A page is one statement, except that the overview reads spending and
+times of answers, too, and a search first reads its matches.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,6 @@ __all__ = [
     "MAX_LIMIT",
     "BadQuery",
     "Insights",
-    "Pool",
     "SessionQuery",
     "describe_undo",
     "read_cursor",
@@ -63,6 +66,7 @@ class Insights(PoolStore):
     async def load_overview(self) -> dict[str, Any]:
         """Return the figures of the overview page: spending, speed of answers, waiting work and problems.
 
+        They are read one after another; `at` is when waiting work and problems were read.
         `spend_micro` is today's, in micro-dollars, None if no call of today has a known price.
         """
         spent = await self._today.read()

@@ -16,7 +16,7 @@ from aiohttp.test_utils import make_mocked_request
 from shared.adapters.postgres.people.operator_auth import Operators, create_login_link
 from shared.config.settings import load_settings
 from tests.kit.dashboard.fixtures import SAME_ORIGIN, Dashboard
-from web.dashboard import OPERATIONS, requests
+from web.dashboard import OPERATIONS, build_dashboard, requests
 from web.dashboard.access import HEADERS, cookie_name, is_own_origin, is_secure
 from web.server.origins import Proxies
 
@@ -234,10 +234,8 @@ async def test_a_metrics_token_is_asked_of_everybody() -> None:
 
 @pytest.mark.control("S13")
 async def test_every_route_of_the_application_is_in_the_table(stranger: Dashboard) -> None:
-    from web.dashboard import add_dashboard
-
     app = web.Application()
-    add_dashboard(app, pool=stranger.pool, settings=load_settings(), commands=None)
+    build_dashboard(pool=stranger.pool, settings=load_settings(), commands=None).add_to(app)
     served = {(route.method, route.resource.canonical) for route in app.router.routes() if route.resource}
     table = {(one.method, one.path) for one in OPERATIONS}
     assert {pair for pair in served if pair[0] != "HEAD"} == table
