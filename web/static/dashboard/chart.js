@@ -145,12 +145,12 @@ function lines(limit, scale, width) {
 /** @param {Api["Timeline"]} timeline @param {any} scale @param {number} width */
 function marks(timeline, scale, width) {
   let free = -Infinity;
-  const folds = timeline.compactions.map((fold) => {
-    const x = Math.max(LEFT, Math.min(width - RIGHT, scale.x(Math.min(fold.turn + 0.5, scale.last))));
-    const words = fold.undone ? t("undone") : `⤓ ${tokens((fold.before ?? 0) - (fold.after ?? 0))}`;
+  const summaries = timeline.compactions.map((summary) => {
+    const x = Math.max(LEFT, Math.min(width - RIGHT, scale.x(Math.min(summary.turn + 0.5, scale.last))));
+    const words = summary.undone ? t("undone") : `⤓ ${tokens((summary.before ?? 0) - (summary.after ?? 0))}`;
     const room = x - free > 62 && x > LEFT + 60 && x < width - RIGHT - 60;
     if (room) free = x;
-    return svg("g", { class: `fold${fold.undone ? " undone" : ""}`, data: { fold: fold.id } },
+    return svg("g", { class: `fold${summary.undone ? " undone" : ""}`, data: { fold: summary.id } },
       svg("line", { x1: x, x2: x, y1: TOP, y2: HEIGHT - BOTTOM }), room && svg("text", { class: "tick", x, y: HEIGHT - 6, "text-anchor": "middle" }, words));
   });
   const saves = timeline.flushes.filter((flush) => flush.turn >= scale.first && flush.turn <= scale.last).map((flush) => {
@@ -158,7 +158,7 @@ function marks(timeline, scale, width) {
     const y = HEIGHT - BOTTOM + 8;
     return svg("path", { class: `flush ${flush.outcome}`, d: `M${x} ${y - 5}L${x + 4} ${y}L${x} ${y + 5}L${x - 4} ${y}Z` });
   });
-  return [folds, saves];
+  return [summaries, saves];
 }
 
 function legend() {
@@ -195,7 +195,7 @@ function chartAsTable(rows, timeline, limit) {
 function describeEvents(row, next, timeline) {
   const until = next ? next.turn : Infinity;
   const words = [
-    ...timeline.compactions.filter((fold) => fold.turn >= row.turn && fold.turn < until).map((fold) => fold.undone ? t("summarised, undone") : t("summarised {before} → {after}", { before: tokens(fold.before), after: tokens(fold.after) })),
+    ...timeline.compactions.filter((summary) => summary.turn >= row.turn && summary.turn < until).map((summary) => summary.undone ? t("summarised, undone") : t("summarised {before} → {after}", { before: tokens(summary.before), after: tokens(summary.after) })),
     ...timeline.flushes.filter((flush) => flush.turn >= row.turn && flush.turn < until).map((flush) => t("memory: {outcome}", { outcome: ts(flush.outcome) })),
     row.prune && t("old tool results shortened"), row.overflow && t("refused: too large"),
   ];

@@ -10,11 +10,11 @@ const TRIGGERS = { auto: t("automatic"), limit: t("automatic"), turns: t("after 
 
 /** @typedef {{path: `/sessions/${string}`, me: Api["Me"], signal: AbortSignal, say: (words: string) => void, reload: () => void, open: Set<string>}} Tools */
 
-/** @param {Api["Compaction"]} fold */
-function bars(fold) {
-  const share = fold.tokens_before ? (fold.tokens_after ?? 0) / fold.tokens_before : 0;
+/** @param {Api["Compaction"]} compaction */
+function bars(compaction) {
+  const share = compaction.tokens_before ? (compaction.tokens_after ?? 0) / compaction.tokens_before : 0;
   return h("span", { class: "before-after" }, h("span", { class: "bars", "aria-hidden": "true" }, h("i"), h("i", { vars: { "--share": Math.min(share, 1) } })),
-    h("span", { dir: "ltr" }, `${tokens(fold.tokens_before)} → ${tokens(fold.tokens_after)}`));
+    h("span", { dir: "ltr" }, `${tokens(compaction.tokens_before)} → ${tokens(compaction.tokens_after)}`));
 }
 
 /** Returns nested findings as lines of text. @param {any} value @returns {string} */
@@ -26,54 +26,54 @@ function plain(value) {
   return typeof value === "number" ? number(Math.round(value * 1000) / 1000) : String(value);
 }
 
-/** @param {Api["Compaction"]} fold */
-function audit(fold) {
-  const entries = Object.entries(fold.audit ?? {});
+/** @param {Api["Compaction"]} compaction */
+function audit(compaction) {
+  const entries = Object.entries(compaction.audit ?? {});
   if (!entries.length) return null;
   return h("details", null, h("summary", null, t("Audit")), h("dl", { class: "pairs", translate: "no" }, entries.map(([name, value]) => h("div", null, h("dt", null, name.replaceAll("_", " ")), h("dd", { dir: "auto" }, plain(value))))));
 }
 
-/** @param {Api["Compaction"]} fold @param {Tools} tools */
-function actions(fold, tools) {
+/** @param {Api["Compaction"]} compaction @param {Tools} tools */
+function actions(compaction, tools) {
   if (!tools.me.can_run_commands) return null;
-  const [verb, path, possible, reason] = fold.active ? [t("Undo"), "undo", fold.can_undo, fold.undo_reason] : [t("Restore"), "restore", fold.can_restore, fold.restore_reason];
-  const note = h("span", { class: "muted small", id: `why-${fold.id}` }, reason ? ts(reason) : (fold.active ? t("The originals come back into the conversation.") : t("The summary takes the place of the originals again.")));
-  const button = h("button", { type: "button", class: "line", disabled: !possible, "aria-describedby": `why-${fold.id}`, onclick: async () => {
+  const [verb, path, possible, reason] = compaction.active ? [t("Undo"), "undo", compaction.can_undo, compaction.undo_reason] : [t("Restore"), "restore", compaction.can_restore, compaction.restore_reason];
+  const note = h("span", { class: "muted small", id: `why-${compaction.id}` }, reason ? ts(reason) : (compaction.active ? t("The originals come back into the conversation.") : t("The summary takes the place of the originals again.")));
+  const button = h("button", { type: "button", class: "line", disabled: !possible, "aria-describedby": `why-${compaction.id}`, onclick: async () => {
     button.disabled = true;
     try {
-      await ask(`/compactions/${fold.id}/${path}`, { method: "POST", body: {} });
-      tools.say(fold.active ? t("The summary is undone.") : t("The summary is restored."));
+      await ask(`/compactions/${compaction.id}/${path}`, { method: "POST", body: {} });
+      tools.say(compaction.active ? t("The summary is undone.") : t("The summary is restored."));
       tools.reload();
     } catch (error) { show(note, problem(error)); button.disabled = false; }
   } }, verb);
   return h("p", { class: "actions" }, button, note);
 }
 
-/** @param {Api["Compaction"]} fold @param {Tools} tools */
-function inside(fold, tools) {
+/** @param {Api["Compaction"]} compaction @param {Tools} tools */
+function inside(compaction, tools) {
   return [tabs(t("Summary, original or diff"), [
-    { name: t("Summary"), make: () => fold.summary ? h("div", { class: "summary-text", dir: "auto" }, markdown(fold.summary)) : empty(t("The summary is empty.")) },
+    { name: t("Summary"), make: () => compaction.summary ? h("div", { class: "summary-text", dir: "auto" }, markdown(compaction.summary)) : empty(t("The summary is empty.")) },
     { name: t("Original"), make: () => {
-      const list = transcript({ path: `/compactions/${fold.id}/messages`, label: t("Turns {first} – {last}", { first: fold.from_turn, last: fold.through_turn }), signal: tools.signal, empty: t("The originals are gone: retention or erasure removed them.") });
+      const list = transcript({ path: `/compactions/${compaction.id}/messages`, label: t("Turns {first} – {last}", { first: compaction.from_turn, last: compaction.through_turn }), signal: tools.signal, empty: t("The originals are gone: retention or erasure removed them.") });
       list.load(false);
       return list.node;
     } },
-    { name: t("Diff"), make: () => diffView(fold.id, tools.signal) }]), audit(fold), fold.focus && h("p", { class: "small" }, t("Focus: {focus}", { focus: fold.focus })), actions(fold, tools)];
+    { name: t("Diff"), make: () => diffView(compaction.id, tools.signal) }]), audit(compaction), compaction.focus && h("p", { class: "small" }, t("Focus: {focus}", { focus: compaction.focus })), actions(compaction, tools)];
 }
 
-/** @param {Api["Compaction"]} fold @param {Tools} tools */
-function item(fold, tools) {
+/** @param {Api["Compaction"]} compaction @param {Tools} tools */
+function item(compaction, tools) {
   const body = h("div", { class: "fold-body" });
-  const state = fold.undone_at ? h("span", { class: "badge" }, t("undone")) : !fold.active ? h("span", { class: "badge" }, t("replaced")) : fold.stale ? h("span", { class: "badge", title: t("A message in it was edited later; the next summary will know.") }, t("stale")) : null;
-  return h("details", { class: "fold-item", id: `c-${fold.id}`, open: tools.open.has(fold.id), ontoggle: (/** @type {any} */ event) => {
-    tools.open[event.target.open ? "add" : "delete"](fold.id);
+  const state = compaction.undone_at ? h("span", { class: "badge" }, t("undone")) : !compaction.active ? h("span", { class: "badge" }, t("replaced")) : compaction.stale ? h("span", { class: "badge", title: t("A message in it was edited later; the next summary will know.") }, t("stale")) : null;
+  return h("details", { class: "fold-item", id: `c-${compaction.id}`, open: tools.open.has(compaction.id), ontoggle: (/** @type {any} */ event) => {
+    tools.open[event.target.open ? "add" : "delete"](compaction.id);
     if (!event.target.open || body.firstChild) return;
-    show(body, inside(fold, tools));
+    show(body, inside(compaction, tools));
     dress(body, ".drawn");
   } }, h("summary", null,
-    h("span", { class: "fold-turns" }, t("Turns {first} – {last}", { first: fold.from_turn, last: fold.through_turn }), state), bars(fold),
-    h("b", { class: "saved" }, t("{percent} saved", { percent: pct(fold.saved_pct) })),
-    h("span", { class: "muted fold-facts" }, `${fold.kind === "digest" ? t("without a model") : fold.model ?? t("model unknown")} · ${TRIGGERS[/** @type {keyof typeof TRIGGERS} */ (fold.trigger)] ?? fold.trigger} · ${duration(fold.duration_ms)} · ${money(fold.cost_micro)} · `, time(fold.at))), body);
+    h("span", { class: "fold-turns" }, t("Turns {first} – {last}", { first: compaction.from_turn, last: compaction.through_turn }), state), bars(compaction),
+    h("b", { class: "saved" }, t("{percent} saved", { percent: pct(compaction.saved_pct) })),
+    h("span", { class: "muted fold-facts" }, `${compaction.kind === "digest" ? t("without a model") : compaction.model ?? t("model unknown")} · ${TRIGGERS[/** @type {keyof typeof TRIGGERS} */ (compaction.trigger)] ?? compaction.trigger} · ${duration(compaction.duration_ms)} · ${money(compaction.cost_micro)} · `, time(compaction.at))), body);
 }
 
 /** @param {Api["FailedCompaction"]} failed */
@@ -100,7 +100,7 @@ function olderButton(before, tools) {
 
 /** @param {Api["Compactions"]} page @param {Tools} tools @returns {HTMLElement[]} */
 function pageOf(page, tools) {
-  const items = page.compactions.map((fold) => item(fold, tools));
+  const items = page.compactions.map((compaction) => item(compaction, tools));
   return page.before ? [...items, olderButton(page.before, tools)] : items;
 }
 

@@ -43,7 +43,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
   const strip = h("dl", { class: "kpis four strip" });
   const numbers = h("p", { class: "muted small" });
   const chart = h("div", { class: "chart-box" }, skeleton(5));
-  const folds = h("div", null, skeleton(3));
+  const summaries = h("div", null, skeleton(3));
   const flushes = h("div");
   const notes = h("div");
   /** @type {ReturnType<typeof memoryCard> | null} */
@@ -71,9 +71,9 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     conversation: { make: () => h("div", { class: "columns" }, talkCard, places.conversation), fill: (refresh) => Promise.all([talk.load(refresh), drawLine(session.turns, refresh).catch((error) => { if (!signal.aborted) show(chart, problem(error)); })]) },
     context: { make: () => [places.context, h("div", { class: "columns" }, card(t("Context breakdown"), [now]), card(t("Preset"), [preset]))],
       fill: (refresh) => Promise.all([drawLine(session.turns, refresh), drawNow(refresh)]) },
-    summaries: { make: () => card(t("Summaries"), [folds]), fill: async (refresh) => {
+    summaries: { make: () => card(t("Summaries"), [summaries]), fill: async (refresh) => {
       const compactions = await ask(`${path}/compactions`, { refresh, signal });
-      when("compactions", compactions, () => show(folds, compactionList(compactions, tools)));
+      when("compactions", compactions, () => show(summaries, compactionList(compactions, tools)));
     } },
     requests: { make: () => [me.can_inspect && replayCard, card(t("Requests"), [audit.node]), card(t("Spend"), [spend])],
       fill: (refresh) => { when("spend", session.spend, () => show(spend, spendTable(session.spend))); return audit.load(refresh); } },
@@ -194,9 +194,9 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
 
   /** Opens the target of an address within the page, in its tab. */
   async function arrive() {
-    const [turn, [fold]] = [turnOfAddress(), openFromAddress()];
+    const [turn, [summary]] = [turnOfAddress(), openFromAddress()];
     const hash = location.hash;
-    if (fold) tools.open.add(fold);
+    if (summary) tools.open.add(summary);
     const led = tabOfAddress(me.can_inspect);
     if (led !== tab) {
       choose(led);
@@ -205,7 +205,7 @@ export function sessionPage({ root, id, me, say, go, entitle, look, signal }) {
     await fill(false);
     if (turn) await talk.jump(turn);
     const opened = document.getElementById(hash.slice(1));
-    if (fold && opened instanceof HTMLDetailsElement) { opened.open = true; opened.scrollIntoView({ block: "nearest" }); }
+    if (summary && opened instanceof HTMLDetailsElement) { opened.open = true; opened.scrollIntoView({ block: "nearest" }); }
   }
 
   show(root, head, controls.bar, strip, pages.node);

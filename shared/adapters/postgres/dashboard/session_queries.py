@@ -24,7 +24,7 @@ WITH s AS (
                ORDER BY c.session_id, c.turn_id LIMIT 1) AS low,
              (SELECT c.turn_id FROM newest_call(s.id) c) AS high) b
    WHERE s.public_id = :public_id
-), folds AS (
+), summaries AS (
   SELECT l.*, coalesce((SELECT n.turn_no - 1 FROM turns n WHERE n.session_id = s.id
                           AND n.turn_no > l.through_turn AND n.opened_at > l.created_at
                         ORDER BY n.turn_no LIMIT 1), s.next_turn - 1) AS at_turn
@@ -36,7 +36,7 @@ WITH s AS (
        ORDER BY k.id DESC LIMIT :marks) l
 ), marked AS (
   SELECT DISTINCT ON (CASE WHEN s.big THEN (f.at_turn - s.low) / s.width ELSE f.id END) f.*
-    FROM s, folds f
+    FROM s, summaries f
    ORDER BY CASE WHEN s.big THEN (f.at_turn - s.low) / s.width ELSE f.id END, f.id DESC
 ), picks AS (
   SELECT DISTINCT p.turn FROM s CROSS JOIN LATERAL (
@@ -70,7 +70,7 @@ SELECT json_build_object(
   'turns', CASE WHEN s.big THEN s.high - s.low + 1 ELSE coalesce((SELECT max(total) FROM kept), 0) END,
   'sampled', coalesce(s.big, false),
   'limit', nullif(s.context_limit, 0),
-  'summaries', (SELECT count(*) FROM folds),
+  'summaries', (SELECT count(*) FROM summaries),
   'points', coalesce((SELECT json_agg(json_build_object('turn', k.turn_id, 'at', k.created_at,
       'context', k.context_tokens, 'reported', k.reported_input_tokens, 'budget', k.input_budget,
       'hard', k.hard_limit, 'parts', k.parts, 'calls', k.calls, 'summary', k.summary_triggered,
