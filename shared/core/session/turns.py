@@ -131,6 +131,7 @@ class RunStarted:
 
     turn: int
     attempt: int
+    """Number of the attempt at the turn, from 1 on; not on the scale of `Delta.attempt`."""
     epoch: int = 0
     """Epoch of the claim; parts of a streamed answer are stored under it."""
     address_id: int = 0
@@ -154,6 +155,9 @@ class Delta:
 
     turn: int
     attempt: int
+    """Number of the draft; a higher one replaces all earlier text of the answer. It grows within an attempt
+    at the turn, and is always above `RunStarted.attempt`.
+    """
     offset: int
     text: str
 

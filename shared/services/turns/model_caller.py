@@ -325,11 +325,10 @@ class ModelCaller:
         state.costs.unpaid.append(build_spending(usage, prepared.card.name, prepared.card, aborted=True))
 
     async def _on_text(self, state: TurnAttempt, model_attempt: int, piece: str) -> None:
-        attempt = state.attempt_number(model_attempt)
         state.stream.first_text_at = state.stream.first_text_at or time.monotonic()
-        offset, text = state.stream.add(piece, attempt=attempt)
+        offset, text = state.stream.add(piece, model_attempt=model_attempt)
         self._crash_point("mid_stream")
-        delta = Delta(turn=state.claim.turn, attempt=attempt, offset=offset, text=text)
+        delta = Delta(turn=state.claim.turn, attempt=state.draft_number, offset=offset, text=text)
         await state.given.emit(delta)
 
 

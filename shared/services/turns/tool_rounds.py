@@ -98,8 +98,7 @@ class ToolRounds:
         self._add(state, seq, "assistant", reply.blocks, tokens)
         if reply.usage.known and not prepared.left_out:
             state.meter.anchor_at(reply.usage.context_tokens)
-        if text := text_of(reply.blocks):
-            state.stream.texts.append(text)
+        state.stream.end_round(text_of(reply.blocks))
         self._crash_point("after_tool_calls")
         for call in calls:
             about = state.given.toolbox.describe_subject(call)

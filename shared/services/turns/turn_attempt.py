@@ -35,6 +35,9 @@ from shared.services.turns.toolbox import Toolbox
 _EMPTY = "I have no words for that. Please ask in another way."
 OVERFLOW_TARGET_SHARE = 0.8
 """Share of the size that the provider accepts, to which a refused request is cut."""
+DRAFTS_PER_ATTEMPT = 1_000
+"""Numbers of drafts that an attempt at a turn has; calls and retries are limited, so it discards far fewer.
+"""
 UNKNOWN_SIZE_FACTOR = 1.1
 """Factor by which a refused request is assumed larger than estimated if the provider names no size."""
 
@@ -172,39 +175,60 @@ class StreamState:
     """Text of the running call so far."""
     first_text_at: float | None = None
     """Monotonic time of the first text, in seconds; None before it."""
-    attempt: int = 0
-    """Number that grows with each restart of the answer, so that screens replace their draft."""
-    _shown_attempt: int = -1
-    """Attempt that clients show at present; -1 before the first."""
+    number: int = 0
+    """Number of the draft. It grows each time that text of a call is discarded, by a retry, a refusal or a
+    move to another model, so that screens replace what they show.
+    """
+    _model_attempt: int | None = None
+    """Adapter's attempt at the running call; None before its first piece."""
+    _shown_number: int = -1
+    """Number of the draft that clients show at present; -1 before the first."""
     _shown_units: int = 0
     """UTF-16 units that clients show, earlier rounds included."""
 
     def begin_call(self) -> None:
-        """Discard the draft of the former call."""
-        self.draft = ""
+        """Discard the text of a former call that `end_round` has not kept."""
+        self._model_attempt = None
+        self._discard()
 
-    def add(self, piece: str, *, attempt: int) -> tuple[int, str]:
+    def end_round(self, text: str) -> None:
+        """Keep the text of a call that ended with tool calls, so that later text follows it; empty text
+        discards what an earlier try of the call has sent.
+        """
+        if text:
+            self.texts.append(text)
+            self.draft = ""
+        else:
+            self._discard()
+
+    def add(self, piece: str, *, model_attempt: int) -> tuple[int, str]:
         """Add a piece of the answer; return the offset in UTF-16 units at which clients place the text, and
         the text.
 
-        A new `attempt` discards the draft of the previous one.
+        A new `model_attempt`, which counts the adapter's retries of a call, discards the text of the
+        previous one.
         """
-        if attempt != self.attempt:
-            self.attempt, self.draft = attempt, ""
+        if self._model_attempt not in (None, model_attempt):
+            self._discard()
+        self._model_attempt = model_attempt
         offset, text = self._follow(piece)
         self._shown_units = offset + utf16_units(text)
         self.draft += piece
         return offset, text
 
+    def _discard(self) -> None:
+        if self.draft:
+            self.number, self.draft = self.number + 1, ""
+
     def _follow(self, piece: str) -> tuple[int, str]:
-        if self.attempt == self._shown_attempt and self.draft:
+        if self.number == self._shown_number and self.draft:
             return self._shown_units, piece
         earlier = "\n\n".join(self.texts)
         following = f"\n\n{piece}" if earlier else piece
-        if self.attempt == self._shown_attempt:
+        if self.number == self._shown_number:
             return utf16_units(earlier), following
         # A client that replaces its draft needs the earlier rounds again.
-        self._shown_attempt = self.attempt
+        self._shown_number = self.number
         return 0, earlier + following
 
 
@@ -264,13 +288,10 @@ class TurnAttempt:
         """Claim of the turn, with its current reservation."""
         return self.costs.claim
 
-    def attempt_number(self, model_attempt: int) -> int:
-        """Return the number that clients see of a model call; it grows with each restart of the turn's
-        answer.
-
-        `model_attempt` counts the adapter's retries.
-        """
-        return self.claim.attempt * 100 + (self.moves + self.meter.restarts) * 10 + model_attempt
+    @property
+    def draft_number(self) -> int:
+        """Number that clients see of the draft; it grows each time that text of the turn is discarded."""
+        return self.claim.attempt * DRAFTS_PER_ATTEMPT + self.stream.number
 
     def count_turn_tokens(self, tokens: int) -> int:
         """Return the tokens that this turn adds to the view with an answer of `tokens` estimated tokens."""

@@ -73,13 +73,20 @@ async def test_who_cannot_pay_one_provider_is_answered_by_the_next(
     assert measured.limit == after["context_limit"]
 
 
+@pytest.mark.parametrize("refusals", [0, 1])
 async def test_a_screen_replaces_what_the_first_model_had_begun(
-    guest: Visit, provider: RunningFake, other: RunningFake
+    guest: Visit, provider: RunningFake, other: RunningFake, refusals: int
 ) -> None:
-    await provider.script([{"times": -1, "action": {"stream_error": 2, "text": "x " * 99}}])
+    """A request that was refused as too long before counts no more for the model that answers."""
+    if refusals:
+        await guest.ask("Some words about the harbour. " * 20)
+    heard = len(guest.heard)
+    long = {"status": 400, "message": "prompt is too long: 50000 tokens > 40000 maximum"}
+    breaks = {"times": -1, "action": {"stream_error": 2, "text": "x " * 99}}
+    await provider.script([*([{"times": refusals, "action": long}] if refusals else []), breaks])
     await other.script([{"times": 1, "action": {"text": "The spare speaks."}}])
     assert await guest.ask("Are you there?") == "The spare speaks."
-    pieces = [event for event in guest.heard if isinstance(event, Delta)]
+    pieces = [event for event in guest.heard[heard:] if isinstance(event, Delta)]
     attempts = [event.attempt for event in pieces]
     assert attempts == sorted(attempts)
     assert len(set(attempts)) >= 2

@@ -45,26 +45,57 @@ def test_chatter_that_was_left_out_is_not_counted_again() -> None:
 def test_a_screen_goes_on_where_it_is_and_counts_as_browsers_do() -> None:
     stream = StreamState(texts=[])
     stream.begin_call()
-    assert stream.add("Hi 🙂", attempt=100) == (0, "Hi 🙂")
-    assert stream.add(" there", attempt=100) == (5, " there")
+    assert stream.add("Hi 🙂", model_attempt=1) == (0, "Hi 🙂")
+    assert stream.add(" there", model_attempt=1) == (5, " there")
     assert stream.draft == "Hi 🙂 there"
 
 
 def test_a_further_round_follows_behind_the_earlier_ones() -> None:
     stream = StreamState(texts=[])
     stream.begin_call()
-    stream.add("I look.", attempt=100)
-    stream.texts.append("I look.")
+    stream.add("I look.", model_attempt=1)
+    stream.end_round("I look.")
     stream.begin_call()
-    assert stream.add("Found.", attempt=100) == (7, "\n\nFound.")
+    assert stream.add("Found.", model_attempt=1) == (7, "\n\nFound.")
+    assert stream.number == 0
 
 
 def test_a_fresh_beginning_draws_the_earlier_rounds_again() -> None:
     stream = StreamState(texts=["I look."])
     stream.begin_call()
-    stream.add("Fou", attempt=100)
-    assert stream.add("Found.", attempt=101) == (0, "I look.\n\nFound.")
+    stream.add("Fou", model_attempt=1)
+    assert stream.add("Found.", model_attempt=2) == (0, "I look.\n\nFound.")
     assert stream.draft == "Found."
+
+
+def test_draft_number_never_falls_from_retry_to_next_round() -> None:
+    stream = StreamState(texts=[])
+    stream.begin_call()
+    stream.add("I lo", model_attempt=1)
+    stream.add("I look.", model_attempt=2)
+    assert stream.number == 1
+    stream.end_round("I look.")
+    stream.begin_call()
+    assert stream.add("Found.", model_attempt=1) == (7, "\n\nFound.")
+    assert stream.number == 1
+
+
+def test_draft_number_grows_when_another_call_replaces_sent_text() -> None:
+    stream = StreamState(texts=["I look."])
+    for number in range(30):
+        stream.begin_call()
+        assert stream.add("Fou", model_attempt=1) == (0, "I look.\n\nFou")
+        assert stream.number == number
+
+
+def test_silent_retry_with_tool_calls_replaces_the_text_before_it() -> None:
+    stream = StreamState(texts=[])
+    stream.begin_call()
+    stream.add("I lo", model_attempt=1)
+    stream.end_round("")
+    stream.begin_call()
+    assert stream.add("Found.", model_attempt=1) == (0, "Found.")
+    assert stream.number == 1
 
 
 def test_restarted_turn_is_pruned_by_its_first_view() -> None:
