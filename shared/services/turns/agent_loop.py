@@ -71,7 +71,12 @@ from shared.services.turns.request_builder import (
 )
 from shared.services.turns.retrieval import Retriever
 from shared.services.turns.spend_tracker import CallCosts, TurnSpendStore
-from shared.services.turns.tool_rounds import ToolRounds, ToolRoundStore, list_sent_files
+from shared.services.turns.tool_rounds import (
+    ToolRounds,
+    ToolRoundStore,
+    count_tool_rounds,
+    list_sent_files,
+)
 from shared.services.turns.toolbox import Toolbox
 from shared.services.turns.turn_attempt import (
     ContextMeter,
@@ -97,7 +102,9 @@ from shared.services.turns.turn_attempt import (
 log = structlog.get_logger(__name__)
 
 MAX_TOOL_ROUNDS = 8
-"""Most rounds of tools in a turn; the model call after the last one is offered no tools."""
+"""Most rounds of tools in a turn, over all its attempts; the model call after the last one is offered no
+tools.
+"""
 TURNS_AFTER_ERASURE = 3
 """Turns after an erasure that store all prompt parts again, since it may have deleted some."""
 MAX_CACHED_PART_HASHES = 10_000
@@ -553,7 +560,7 @@ class AgentLoop:
         return self._requests.build_next(state, card=card, tools=tools)
 
     async def _run_rounds(self, state: TurnAttempt) -> tuple[PreparedRequest, ModelReply]:
-        for _ in range(MAX_TOOL_ROUNDS):
+        for _ in range(count_tool_rounds(state.view), MAX_TOOL_ROUNDS):
             prepared, reply = await self._model_caller.call(state)
             calls = tool_uses(reply.blocks)
             if not calls or reply.stop_reason != "tool_use":

@@ -228,6 +228,13 @@ class ToolRounds:
         state.meter.pending += tokens
 
 
+def count_tool_rounds(view: View) -> int:
+    """Return the number of tool rounds in the open turn, those of earlier attempts and an unfinished one
+    included.
+    """
+    return sum(bool(tool_uses(entry.blocks)) for entry in select_open_turn_entries(view))
+
+
 def list_sent_files(view: View) -> list[int]:
     """Return the attachment ids of files that tools created for the person in the open turn, in order."""
     found = (

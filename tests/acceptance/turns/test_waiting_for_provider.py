@@ -149,3 +149,19 @@ async def test_whatever_a_provider_is_away_for_its_next_answer_ends_the_wait(
     await guest.ask("Are you patient?")
     assert 0 < await waits(guest) <= 30
     assert await guest.one("SELECT waits_for FROM turns WHERE turn_no = 1") == "127.0.0.1"
+
+
+async def test_turn_has_eight_tool_rounds_over_all_its_attempts(guest: Visit, provider: RunningFake) -> None:
+    looks = {"tool_use": [{"name": "current_time", "input": {}}]}
+    asks = refuses("patient", looks)
+    goes_on = {"times": 4, "action": looks}
+    await provider.script([asks, goes_on, {"times": 1, "action": HOUR}])
+    await guest.ask("Are you patient?")
+    assert await state_of(guest) == "claimed"
+    assert await guest.one("SELECT count(*) FROM turn_steps") == 5
+    await provider.script([{"times": 20, "action": looks}])
+    await command(guest, "retry")
+    await guest.answered()
+    assert await state_of(guest) == "answered"
+    assert await guest.one("SELECT count(*) FROM turn_steps") == 8
+    assert not (await provider.requests())[-1]["body"].get("tools")
