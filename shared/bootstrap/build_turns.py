@@ -169,7 +169,8 @@ def _build_toolbox(base: Foundation, requests: RequestBuilder, more: Sequence[To
     delegate = DelegateTool(
         model=base.models,
         requests=requests,
-        toolbox_of=Toolbox(plain, source=base.mcp_tools, images=images, search=build_tool_search).for_agent,
+        # A helper passes no pictures and files on, so its tools have no place to store them.
+        toolbox_of=Toolbox(plain, source=base.mcp_tools, search=build_tool_search).for_agent,
         spend=stores.turns,
         ledger=stores.turns,
         caps=base.caps,

@@ -40,10 +40,13 @@ TASK_CHARS = 8_000
 CONTEXT_CHARS = 60_000
 """Most characters of the text that comes with a task."""
 TOOLS_WITHHELD = frozenset(
-    {"delegate", "save_memory", "update_memory", "forget_memory", "remind_me", "ask_human", "send_file"}
-)
+    {
+        "delegate", "save_memory", "update_memory", "forget_memory", "remind_me", "ask_human", "send_file",
+        "make_picture",
+    }
+)  # fmt: skip
 """Names of tools that a helper does not get, since they reach the person, the person's notes or another
-helper.
+helper. A file of a helper would be stored, and perhaps paid for, but would not reach the person.
 """
 
 DELEGATE = ToolSpec(
@@ -65,7 +68,9 @@ DELEGATE = ToolSpec(
 """Description of the tool `delegate` for the model."""
 
 ToolboxFactory = Callable[[Mapping[str, Any]], Toolbox]
-"""Function that builds a toolbox from an agent's configuration."""
+"""Function that returns the toolbox for an agent's configuration. It should have no store of attachments,
+since a helper passes neither pictures nor files on.
+"""
 
 
 class DelegateTool:
@@ -114,28 +119,31 @@ class DelegateTool:
         text, if time, money or the model ends it.
         """
         task, handed = _parse_arguments(arguments)
-        errand = await self._build_subagent(helper_task(task, defuse(handed)), context)
+        subagent = await self._build_subagent(helper_task(task, defuse(handed)), context)
         try:
             async with asyncio.timeout(self._bounds.seconds):
-                return shorten_middle(await errand.run(), RESULT_CHARS)
+                return shorten_middle(await subagent.run(), RESULT_CHARS)
         except TimeoutError:
             raise ToolFailed(
-                errand.describe_partial_result(f"It took longer than {self._bounds.seconds:g} seconds.")
+                subagent.describe_partial_result(f"It took longer than {self._bounds.seconds:g} seconds.")
             ) from None
         except CapReached as error:
             raise ToolFailed(
-                errand.describe_partial_result("A spending limit is reached. Do not delegate again.")
+                subagent.describe_partial_result("A spending limit is reached. Do not delegate again.")
             ) from error
         except ModelError as error:
             raise ToolFailed(
-                errand.describe_partial_result(f"Its model could not answer ({error.code}).")
+                subagent.describe_partial_result(f"Its model could not answer ({error.code}).")
             ) from error
         finally:
             log.info(
-                "subagent_finished", session_id=context.session_id, turn=context.turn, **errand.usage_stats()
+                "subagent_finished",
+                session_id=context.session_id,
+                turn=context.turn,
+                **subagent.usage_stats(),
             )
 
-    async def _build_subagent(self, words: str, context: ToolContext) -> Subagent:
+    async def _build_subagent(self, task: str, context: ToolContext) -> Subagent:
         config = context.agent_config
         name = str(config.get("helper_model") or self._requests.resolve_model(config))
         card = await self._model.load_card(name)
@@ -155,7 +163,7 @@ class DelegateTool:
                 self._caps, config, anonymous=context.anonymous, share=self._bounds.caps_share
             ),
             context=context,
-            messages=[text_message("user", words)],
+            messages=[text_message("user", task)],
             ratio=card.token_factor,
         )
 

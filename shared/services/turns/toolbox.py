@@ -294,7 +294,8 @@ class Toolbox:
     async def run(self, call: ToolUse, *, context: ToolContext) -> ToolCallResult:
         """Check the arguments of a call, run it and return its result; failures become results for the model.
 
-        Pictures and files are stored. The call is logged with its outcome and length, without its text.
+        Pictures and files are stored; without a store for them, the result says that they cannot be shown or
+        sent. The call is logged with its outcome and length, without its text.
         """
         ran = await self._run(call, context)
         known = call.name if call.name in self._offers else "unknown"
@@ -337,10 +338,13 @@ class Toolbox:
         if text is not None and not isinstance(text, str):
             return _build_failure(call, f"{call.name} returned something that is neither text nor a picture.")
         images, told = await self._store_images(call, given, context)
+        made = output.files if isinstance(output, ToolOutput) else ()
         files: list[Text] = []
-        if isinstance(output, ToolOutput) and self._images is not None:
-            files = [await self._images.store_file(context.session_id, file) for file in output.files]
-            told += [f"Stored: {file.name}, {len(file.body):,} bytes." for file in output.files]
+        if self._images is not None:
+            files = [await self._images.store_file(context.session_id, file) for file in made]
+            told += [f"Stored: {file.name}, {len(file.body):,} bytes." for file in made]
+        else:
+            told += [f"[{file.name} was made, which cannot be sent from here.]" for file in made]
         words = "\n".join(part for part in (text or "", *told) if part.strip())
         words = words or f"{call.name} returned nothing."
         result = ToolResult(tool_use_id=call.id, text=cap_output(words, find_output_cap(tool)))

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from shared.ports import Tool, ToolContext, ToolSpec
+from shared.ports import Tool, ToolContext, ToolImage, ToolOutput, ToolSpec
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
+from tests.kit.sample_pictures import image
 
 SECRET = "The safe is behind the painting of the harbour."
 TASK = {"task": "Count the ships in the report.", "context": "Report 7 of the harbour master."}
@@ -29,9 +30,9 @@ class Ships:
 
     def __init__(self) -> None:
         self.keys: list[str] = []
-        self.says = "Three ships lie there: Ada, Bo and Cyd."
+        self.says: str | ToolOutput = "Three ships lie there: Ada, Bo and Cyd."
 
-    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str:
+    async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> str | ToolOutput:
         self.keys.append(context.key)
         return self.says
 
@@ -87,6 +88,20 @@ async def test_a_helper_sees_its_task_alone_and_only_its_result_comes_back(
     assert len(ships.keys) == 1
     assert await guest.one("SELECT count(*) FROM turn_steps") == 1
     assert await guest.one("SELECT count(*) FROM entries WHERE blocks::text LIKE '%Three ships lie%'") == 0
+
+
+async def test_helper_reads_that_it_cannot_see_a_tools_picture(
+    guest: Visit, provider: RunningFake, ships: Ships
+) -> None:
+    ships.says = ToolOutput(text="A photo.", images=(ToolImage(body=image(60, 40)),))
+    await provider.script([
+        says(("delegate", TASK)), says(LOOKS), says(text="I could not see it."), says(text="Not seen."),
+    ])  # fmt: skip
+    assert await guest.ask("How many ships are there?") == "Not seen."
+    told = str((await bodies(provider))[2]["messages"][-1])
+    assert "A picture was returned, which cannot be shown here." in told
+    assert "shown after the results" not in told
+    assert await guest.one("SELECT count(*) FROM attachments") == 0
 
 
 async def test_every_call_of_a_helper_is_in_the_ledger_of_its_turn(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
+from shared.adapters import files
 from shared.core.presets.catalog import preset
 from shared.core.session.turns import Caps, Spending
 from shared.core.values.errors import CapReached, ModelUnavailable, PromptTooLong
 from shared.core.values.messages import Message, Text, ToolUse
 from shared.core.values.money import Prices
 from shared.ports import ModelCard, ModelReply, ModelRequest, ToolContext, ToolFailed, ToolSpec, Usage
-from shared.services.turns.delegate_tool import CONTEXT_CHARS, TASK_CHARS, DelegateTool
+from shared.services import memory, tools, turns
+from shared.services.turns.delegate_tool import CONTEXT_CHARS, TASK_CHARS, TOOLS_WITHHELD, DelegateTool
 from shared.services.turns.request_builder import RequestBuilder
 from shared.services.turns.subagent import SubagentLimits
 from shared.services.turns.toolbox import Toolbox
@@ -129,11 +134,24 @@ async def test_the_agent_may_name_the_helpers_model() -> None:
 async def test_helper_has_the_agents_tools_except_those_for_the_person() -> None:
     hidden = [
         Named(spec=ToolSpec(name=name, description="", input_schema={"type": "object"}))
-        for name in ("delegate", "save_memory", "update_memory", "forget_memory", "remind_me")
+        for name in sorted(TOOLS_WITHHELD)
     ]
     model = in_turn("Three.")
     await delegate(model, tools=hidden).run({"task": "Count."}, context=CONTEXT)
     assert [tool.name for tool in model.asked[0].tools] == ["read"]
+
+
+def test_helper_has_no_tool_that_sends_files() -> None:
+    """A helper's files would be stored, and perhaps paid, and reach nobody."""
+    modules = [
+        importlib.import_module(f"{package.__name__}.{found.name}")
+        for package in (tools, memory, turns, files)
+        for found in pkgutil.iter_modules(package.__path__)
+    ]
+    sending = [module for module in modules if "ToolOutput(files=" in inspect.getsource(module)]
+    names = {spec.name for module in sending for spec in vars(module).values() if isinstance(spec, ToolSpec)}
+    assert names >= {"send_file", "make_picture"}
+    assert names <= TOOLS_WITHHELD
 
 
 @pytest.mark.parametrize(

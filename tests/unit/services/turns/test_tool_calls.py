@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shared.core.values.messages import Image, ToolSpec, ToolUse
-from shared.ports import Tool, ToolContext, ToolFailed, ToolImage, ToolOutput
+from shared.ports import Tool, ToolContext, ToolFailed, ToolFile, ToolImage, ToolOutput
 from shared.services.turns import toolbox as tools_module
 from shared.services.turns.toolbox import Toolbox, ToolCallResult
 from tests.unit.services.tool_context import CONTEXT
@@ -270,6 +270,12 @@ async def test_pictures_are_kept_and_described() -> None:
     assert told.result.text.endswith("[3 more pictures were left out.]")
     unseen = await ran(Scripted(does=ToolOutput(images=images[:1])))
     assert (unseen.images, "cannot be shown" in unseen.result.text) == ((), True)
+
+
+async def test_file_that_cannot_be_sent_is_reported_to_the_model() -> None:
+    file = ToolFile(name="plan.txt", mime="text/plain", body=b"x")
+    told = await ran(Scripted(does=ToolOutput(files=(file,))))
+    assert (told.files, told.result.text) == ((), "[plan.txt was made, which cannot be sent from here.]")
 
 
 def test_what_a_call_is_about_is_short_and_plain() -> None:
