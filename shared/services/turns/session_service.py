@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import structlog
@@ -77,7 +78,9 @@ MAX_CONTENT_ATTEMPTS = 2
 LEASE_SECONDS = 4.0
 """Seconds without a heartbeat after which another process may take over this process's turns."""
 BEAT_SECONDS = 1.0
-"""Seconds after which a turn that was claimed with its message, but not answered, is released."""
+"""Seconds after which a turn that was claimed with its message, but not answered, is released; the check of
+leases looks for such turns as often.
+"""
 UNKNOWN_LEASE_SECONDS = 2.0
 """Seconds after which a lease of this process without work here is released; a commit's reply takes a
 moment.
@@ -116,9 +119,10 @@ class TurnStore(Protocol):
     `claim` leases the session's next due turn, and returns None if another living process has the session or
     no turn is due. `accept_and_claim` returns None, and stores nothing, if the session is not idle.
     `record_answer` and `postpone` end a claim, and raise LeaseLost if another process has it; `postpone`
-    returns number and payload of the event that shows its notice, None without one. `hold`, `can_be_joined`
-    and `request_stop` return False if the turn is too far. `load_held_turns` returns, by session leased to
-    the process, whether a stop was requested. All raise StorageUnavailable.
+    returns number and payload of the event that shows its notice, None without one. `hold` and
+    `can_be_joined` return False if the turn is too far, `request_stop` if the next turn was never claimed.
+    `load_held_turns` returns, by session leased to the process, whether a stop was requested. All raise
+    StorageUnavailable.
     """
 
     async def rehearse(self) -> None: ...
@@ -336,7 +340,8 @@ class SessionService:
         """Store a message, to be answered by `answer`, and return its numbers.
 
         A message whose `dedupe_key` is stored already is not added again. Raises BadInput if it cannot be
-        used, SessionMoved if the person continues in another session, and StorageUnavailable.
+        used, SessionMoved if the person continues in another session, LeaseLost if another process stores a
+        message with a receipt, and StorageUnavailable.
         """
         with self._mark_message(inbound):
             tokens = self._measure_message(inbound)
@@ -350,7 +355,7 @@ class SessionService:
         its numbers.
 
         The caller must call `answer` next; otherwise `check_leases` releases the claim a second later. Raises
-        BadInput, SessionMoved and StorageUnavailable.
+        BadInput, SessionMoved, LeaseLost and StorageUnavailable, as `accept` does.
         """
         with self._mark_message(inbound):
             tokens = self._measure_message(inbound)
@@ -576,19 +581,34 @@ class SessionService:
         Empty if this process is overloaded.
 
         First makes turns due: ends overdue handovers, starts due reminders and demo messages, and wakes turns
-        whose provider answers again. `accounts` restricts handovers, reminders and the result to some
-        accounts of the channel, such as bots; None means all. Raises StorageUnavailable.
+        whose provider answers again. A fault in one of these steps is logged and stops no other. `accounts`
+        restricts handovers, reminders and the result to some accounts of the channel, such as bots; None
+        means all. Raises StorageUnavailable.
         """
         if self._is_overloaded():
             return []
-        if self._handovers is not None:
-            await self._handovers.end_overdue(channel, accounts=accounts)
-        if self._reminders is not None:
-            await self._reminders.start_due(channel, accounts=accounts)
-        if self._samples is not None:
-            await self._samples.play_due(channel)
-        await self._wake()
+        await self._make_turns_due(channel, accounts)
         return await self._turns.list_unanswered(channel, accounts=accounts)
+
+    async def _make_turns_due(self, channel: str, accounts: Sequence[str] | None) -> None:
+        for step in self._list_due_steps(channel, accounts):
+            try:
+                await step()
+            except StorageUnavailable:
+                raise
+            except Exception:
+                log.exception("turns_not_made_due", channel=channel)
+
+    def _list_due_steps(
+        self, channel: str, accounts: Sequence[str] | None
+    ) -> Iterator[Callable[[], Awaitable[None]]]:
+        if self._handovers is not None:
+            yield partial(self._handovers.end_overdue, channel, accounts=accounts)
+        if self._reminders is not None:
+            yield partial(self._reminders.start_due, channel, accounts=accounts)
+        if self._samples is not None:
+            yield partial(self._samples.play_due, channel)
+        yield self._wake
 
     async def _wake(self) -> None:
         """Wake turns that wait for a provider which answers again, at most every `WAKE_SECONDS`."""

@@ -28,7 +28,10 @@ STEP_SECONDS = 10.0
 
 
 class SessionAnswerer(Protocol):
-    """Service that answers the turns of a channel's sessions, as `SessionService` does."""
+    """Service that answers the turns of a channel's sessions, as `SessionService` does.
+
+    `list_unanswered` also makes turns due before it lists them, such as reminders whose time has come.
+    """
 
     async def answer(self, session_id: int, emit: Emit) -> None: ...
     async def list_unanswered(self, channel: str, *, accounts: Sequence[str] | None = None) -> list[int]: ...
@@ -41,7 +44,7 @@ class ReplySink(Protocol):
     async def __call__(self, event: ReplyEvent) -> None: ...
 
     async def mark_idle(self) -> None:
-        """Note that no more turns are due at present."""
+        """Note that this process answers no turn of the session now; one may still wait."""
 
     async def close(self) -> None: ...
 
@@ -132,6 +135,7 @@ class TurnDispatcher:
                 await self._sessions.answer(session_id, sink)
                 if session_id not in self._again and not self._closing:
                     await sink.mark_idle()
+                # A message may have arrived meanwhile, so both are asked again.
                 if session_id not in self._again or self._closing:
                     return
         except EvertalkError as error:

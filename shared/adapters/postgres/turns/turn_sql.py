@@ -15,7 +15,9 @@ from shared.core.values.money import LONG_LIFE, SHORT_LIFE
 WOKEN_ATTEMPTS = 20
 """Attempts of a turn up to which another turn's success makes it due; after them only its own pause does."""
 LONGEST_WAIT_SECONDS = 61
-"""Most seconds that a turn waiting for its provider is put back: a minute, and one second for the commit."""
+"""Most seconds that a turn waiting for its provider is put back, which an invariant checks: the longest pause,
+`LONGEST_BUSY_SECONDS`, and one second for the commit.
+"""
 TURN_TIMES = 21
 """Newest turns whose times show how quickly a person writes."""
 WARN_PERCENT = 80
@@ -444,7 +446,7 @@ holds. A standby that was behind reuses numbers of lost transactions, hence the 
 where they are needed, since an unneeded part of a statement is prepared, too.
 
 The log gets of a row all that lies between its first change and its last: what stands far behind is not changed
-here. The turn has the time of this first claim (`leased_at`), and the conversation was active when the answer says
+here. `leased_at` stays null, for `claimed_at` of the turn has the time of this first claim, and the conversation was active when the answer says
 so (`last_active_at`).
 """
 
@@ -662,7 +664,7 @@ WITH s AS (
 )
 SELECT count(*) FROM t
 """)
-"""Mark the running turn as to be stopped, and select how many that is, 0 or 1.
+"""Mark the session's next turn as to be stopped, if it was ever claimed, and select how many that is, 0 or 1.
 
 A turn that waits for its provider becomes due at once.
 """

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from shared.adapters.postgres.db import leases
+from shared.adapters.postgres.turns import turn_sql
 from shared.core.session.turns import Caps, ReplyEvent
 from shared.core.values.errors import LeaseLost, StorageUnavailable
 from shared.runtime import ignore_crash_point
+from shared.services.turns import session_service
 from shared.services.turns.agent_loop import ClaimPrices
 from shared.services.turns.session_service import SessionService
 
@@ -43,6 +46,9 @@ class Turns:
     async def renew_allowance(self, **_: Any) -> None:
         """Nothing costs anything here."""
 
+    async def list_unanswered(self, channel: str, **_: Any) -> list[int]:
+        return [5]
+
     async def release_turns(self, session_ids: Collection[int], *, worker_id: int) -> None:
         assert worker_id == WORKER
         self.asked.append(sorted(session_ids))
@@ -63,8 +69,16 @@ class Prices:
         return ClaimPrices(micro_per_input_token=0.0, micro_output=0.0)
 
 
+@dataclass
+class Broken:
+    error: Exception = field(default_factory=lambda: ValueError("a time that does not exist"))
+
+    async def start_due(self, channel: str, **_: Any) -> None:
+        raise self.error
+
+
 class House:
-    def __init__(self) -> None:
+    def __init__(self, **more: Any) -> None:
         self.turns = Turns()
         self.heart = Heart()
         parts: dict[str, Any] = {
@@ -73,6 +87,7 @@ class House:
             "doorbell": None,
             "turns": self.turns,
             "edits": None,
+            **more,
         }
         self.conversation = SessionService(
             channel="web", worker_id=WORKER, heartbeat=self.heart, crash_point=ignore_crash_point,
@@ -193,3 +208,18 @@ async def test_process_unknown_to_the_database_starts_over() -> None:
     house.heart.is_lost = True
     with pytest.raises(LeaseLost):
         await house.beats()
+
+
+def test_numbers_of_turns_agree_with_those_of_the_database() -> None:
+    assert session_service.LEASE_SECONDS == leases.LEASE_SECONDS
+    longest = max(session_service.LONGEST_WAIT_SECONDS, session_service.LONGEST_BUSY_SECONDS)
+    assert longest + 1 == turn_sql.LONGEST_WAIT_SECONDS
+
+
+async def test_failing_reminders_hide_no_due_turn() -> None:
+    """One row that cannot be handled would else leave the whole channel without answers."""
+    house = House(reminders=Broken())
+    assert await house.conversation.list_unanswered("web") == [5]
+    house = House(reminders=Broken(StorageUnavailable("away")))
+    with pytest.raises(StorageUnavailable):
+        await house.conversation.list_unanswered("web")
