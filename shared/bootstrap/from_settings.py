@@ -40,6 +40,7 @@ from shared.core.memory.past_summaries import ImportBudget, budget_of
 from shared.core.presets.catalog import preset
 from shared.core.session.policy import ContextPolicy
 from shared.core.session.turns import Caps
+from shared.core.values.messages import ToolSpec
 from shared.ports import Clock, Encoder
 from shared.runtime import CrashPoint
 from shared.services.admin.alert_sender import AlertChannel
@@ -65,7 +66,8 @@ BUILT_IN_TOOLS = tuple(map(without_limits, (
     SAVE_MEMORY, SEARCH_MEMORY, UPDATE_MEMORY, FORGET_MEMORY, RECALL, CURRENT_TIME, CALCULATE, FETCH_URL,
     REMIND_ME, SEND_FILE, ASK_HUMAN, DELEGATE, LOOK_AT_PICTURE,
 )))  # fmt: skip
-"""Tools that agents are checked with: whether their names exist, and how many fit a window.
+"""Descriptions of the built-in tools, except `make_picture`; `list_tool_specs` says which ones an
+installation has.
 
 The tools that a model is given are built in `build_turns`.
 """
@@ -315,5 +317,14 @@ def build_agent_defaults(settings: Settings) -> AgentDefaults:
         load_workspace=lambda folder: read_workspace(
             workspace_path(settings.data_dir / WORKSPACES_FOLDER, folder)
         ),
-        tools=(*BUILT_IN_TOOLS, *([MAKE_PICTURE] if settings.picture_url else ())),
+        tools=list_tool_specs(settings),
     )
+
+
+def list_tool_specs(settings: Settings) -> tuple[ToolSpec, ...]:
+    """Return the built-in tools that models get with these settings, by which agents are checked.
+
+    `ask_human` needs handovers, and `make_picture` a picture server.
+    """
+    always = (tool for tool in BUILT_IN_TOOLS if settings.has_handover or tool.name != ASK_HUMAN.name)
+    return (*always, *([MAKE_PICTURE] if settings.picture_url else ()))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.bootstrap.from_settings import BUILT_IN_TOOLS
+from shared.bootstrap.from_settings import BUILT_IN_TOOLS, list_tool_specs
 from shared.config.agents import (
     PERSONA_CHARS,
     AgentDefaults,
@@ -16,6 +16,7 @@ from shared.config.agents import (
     read_config,
     resolve_effective_config,
 )
+from shared.config.settings import load_settings
 from shared.core.context.agents import Workspace
 from shared.core.presets.catalog import preset
 
@@ -155,6 +156,14 @@ def test_a_small_window_of_its_own_is_accepted_as_the_operators_is(name: str, wi
     made = resolve_effective_config({"preset": name, "context": {"context_window": window}}, all_tools)
     assert made.budget.conversation > made.budget.fixed
     assert len(made.tools) < len(BUILT_IN_TOOLS) if window == 8_192 else len(made.tools) > 3
+
+
+@pytest.mark.parametrize(("handover", "url"), [("on", None), ("off", "http://127.0.0.1:1/v1")])
+def test_agents_are_checked_with_the_tools_of_the_installation(handover: str, url: str | None) -> None:
+    settings = load_settings().model_copy(update={"handover": handover, "picture_url": url})
+    names = {tool.name for tool in list_tool_specs(settings)}
+    assert {"ask_human", "make_picture"} & names == ({"ask_human"} if handover == "on" else {"make_picture"})
+    assert names | {"ask_human", "make_picture"} == {tool.name for tool in BUILT_IN_TOOLS} | {"make_picture"}
 
 
 def test_an_unknown_model_is_allowed_with_a_remark() -> None:
