@@ -304,7 +304,7 @@ class AgentLoop:
                     window=card.window,
                     reason=str(error),
                 )
-            return build_refusal(
+            refused = build_refusal(
                 error,
                 spent=state.costs.unpaid,
                 settled_micro=state.costs.micro,
@@ -313,6 +313,7 @@ class AgentLoop:
                 turn_tokens=state.count_turn_tokens(0),
                 view_epoch=state.view.view_epoch,
             )
+            return await self._with_files(state, refused)
         answered = await self._with_files(state, self._build_answer(state, prepared, reply))
         if not state.pictures:
             return answered
@@ -687,9 +688,14 @@ class AgentLoop:
         )
 
     async def _with_files(self, state: TurnAttempt, ended: TurnResult) -> TurnResult:
-        """Return the result with the files that tools created, which are announced with the answer."""
+        """Return the result with the files that tools created in the turn, which go to the person with it,
+        also with the notice of a stopped or refused turn.
+
+        A question that was erased gets none, and neither does a turn that ends as failed, since its end is
+        not built here.
+        """
         made = list_sent_files(state.view)
-        if not made or ended.outcome.blocks is None:
+        if not made or is_emptied(select_open_turn_entries(state.view)):
             return ended
         shown = [file.to_payload() for file in await self._pictures.list_files(made)]
         screen = {**ended.outcome.screen, "attachments": shown}

@@ -111,6 +111,53 @@ async def test_aborted_picture_is_charged_because_it_may_exist(
     assert await guest.one("SELECT count(*) FROM reservations WHERE state = 'held'") == 0
 
 
+async def stop_after_picture(guest: Visit, provider: RunningFake) -> None:
+    """Stop the turn while the model is asked again after the tool."""
+    call = {"name": "make_picture", "input": {"description": PROMPT}}
+    await provider.script([
+        {"times": 1, "action": {"tool_use": [call]}}, {"times": 1, "action": {"latency": 30}},
+    ])  # fmt: skip
+    await guest.say("Draw me a boat.")
+    answering = asyncio.create_task(guest.answered())
+    async with asyncio.timeout(60):
+        while len(await provider.requests()) < 2:
+            await asyncio.sleep(0.02)
+    assert await guest.app.sessions.stop(guest.session_id)
+    await answering
+    assert await guest.one("SELECT state FROM turns") == "stopped"
+
+
+async def test_stopped_turn_sends_the_picture_that_it_has_made(
+    guest: Visit, provider: RunningFake, images: RunningImages
+) -> None:
+    await stop_after_picture(guest, provider)
+    notice = [event for event in guest.heard if isinstance(event, Stored)][-1]
+    assert notice.payload["role"] == "notice"
+    assert [file["mime"] for file in notice.payload["attachments"]] == ["image/jpeg"]
+
+
+async def test_erasing_the_question_of_a_stopped_turn_deletes_its_picture(
+    guest: Visit, provider: RunningFake, images: RunningImages
+) -> None:
+    await stop_after_picture(guest, provider)
+    asked = await guest.one("SELECT seq FROM entries WHERE author = 'person'")
+    await guest.app.erasure.erase_messages(guest.session_id, [asked], "person")
+    assert await guest.one("SELECT count(*) FROM attachments") == 0
+    assert await guest.one("SELECT count(*) FROM events WHERE payload ? 'attachments'") == 0
+
+
+async def test_refused_turn_sends_the_picture_that_it_has_made(
+    guest: Visit, provider: RunningFake, images: RunningImages
+) -> None:
+    call = {"name": "make_picture", "input": {"description": PROMPT}}
+    long = {"status": 400, "message": "prompt is too long: 9 tokens > 2 maximum"}
+    await provider.script([{"times": 1, "action": {"tool_use": [call]}}, {"times": -1, "action": long}])
+    await guest.ask("Draw me a boat.")
+    assert await guest.one("SELECT state FROM turns") == "refused"
+    notice = [event for event in guest.heard if isinstance(event, Stored)][-1]
+    assert [file["mime"] for file in notice.payload["attachments"]] == ["image/jpeg"]
+
+
 @pytest.mark.parametrize("app_options", ["6"], indirect=True)
 async def test_a_cap_holds_pictures_too(guest: Visit, provider: RunningFake, images: RunningImages) -> None:
     assert "spending limit" in await ask(guest, provider)

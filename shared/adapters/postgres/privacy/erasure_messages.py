@@ -266,6 +266,13 @@ _STATEMENTS = {
              SELECT (f ->> 'id')::uuid FROM events v JOIN entries e USING (session_id, seq)
               CROSS JOIN LATERAL jsonb_array_elements(v.payload -> 'attachments') AS f
               WHERE v.session_id = :session_id AND v.seq = ANY (:seqs::bigint[]) AND e.author = 'assistant')
+           -- A notice has no number of its own: its files are those of its turn.
+           OR a.session_id = :session_id AND a.public_id IN (
+             SELECT (f ->> 'id')::uuid FROM events v
+              CROSS JOIN LATERAL jsonb_array_elements(v.payload -> 'attachments') AS f
+              WHERE v.session_id = :session_id AND v.kind = 'msg' AND v.seq IS NULL AND v.turn_no IN (
+                SELECT t.turn_no FROM turn_entries t WHERE t.session_id = :session_id
+                   AND t.seq = ANY (:seqs::bigint[])))
         RETURNING 1) SELECT count(*) FROM u"""),
     "spoken_answers": Named("""
       WITH u AS (
@@ -285,12 +292,16 @@ _STATEMENTS = {
         SELECT min(event_seq) AS n FROM events WHERE session_id = :session_id AND seq = ANY (:seqs::bigint[])
       ), u AS (
         UPDATE events v
-           SET payload = CASE v.kind WHEN 'msg' THEN v.payload - 'text' - 'cid' - 'attachments'
-                 WHEN 'compaction' THEN v.payload || '{"summary": ""}'
+           SET payload = CASE WHEN v.kind = 'msg' AND v.seq IS NULL THEN v.payload - 'attachments'
+                 WHEN v.kind = 'msg' THEN v.payload - 'text' - 'cid' - 'attachments'
+                 WHEN v.kind = 'compaction' THEN v.payload || '{"summary": ""}'
                  ELSE v.payload || '{"result": "[erased]"}' END
           FROM first WHERE v.session_id = :session_id AND v.event_seq >= first.n
            AND (v.kind IN ('compaction', 'command.result') OR v.kind = 'msg'
-                AND v.seq = ANY (:seqs::bigint[]))
+                AND v.seq = ANY (:seqs::bigint[])
+                OR v.kind = 'msg' AND v.seq IS NULL AND v.payload ? 'attachments' AND v.turn_no IN (
+                  SELECT t.turn_no FROM turn_entries t WHERE t.session_id = :session_id
+                     AND t.seq = ANY (:seqs::bigint[])))
         RETURNING 1) SELECT count(*) FROM u"""),
     "jobs": Named("""
       WITH u AS (

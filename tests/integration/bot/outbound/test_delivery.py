@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,9 +16,11 @@ from bot.telegram.markup.entity_text import LIVE_UNITS, MAX_PARTS, render
 from bot.telegram.outbound.delivery import AnswerDelivery
 from bot.telegram.outbound.draft_streaming import PRIVATE_PACING, EditPacing
 from shared.adapters.postgres.handover.handovers import PostgresHandovers
-from shared.core.session.turns import Inbound, Organizing, RunEnded, RunStarted, Stored, ToolRunning
+from shared.adapters.postgres.turns.attachments import PostgresAttachments
+from shared.core.session.turns import Inbound, Organizing, Outcome, RunEnded, RunStarted, Stored, ToolRunning
 from shared.core.values.errors import StorageUnavailable
 from shared.core.values.messages import Text
+from shared.ports import ToolFile
 from tests.integration.bot.outbound.delivery_driver import (
     BOT_ID,
     FAST,
@@ -150,6 +152,29 @@ async def test_answer_over_five_parts_continues_in_a_file(
     assert list(call["files"].values()) == [len(text.encode())]
     assert await bot.states(answer) == ["delivered"] * (MAX_PARTS + 1)
     assert (await ann.screen()).notifications == 1
+
+
+@pytest.mark.parametrize("state", ["stopped", "refused"])
+async def test_notice_brings_the_file_that_its_turn_has_made(
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, state: Literal["stopped", "refused"]
+) -> None:
+    answer = await bot.begin(await bot.place())
+    files = PostgresAttachments(bot.pool)
+    plan = ToolFile(name="plan.txt", mime="text/plain", body=b"Go by boat.")
+    made = await files.store_file(answer.claim.session_id, plan)
+    (file,) = await files.list_attached([made])
+    outcome = Outcome(
+        state=state, blocks=None, tokens=0,
+        screen={"text": "No answer.", "attachments": [file.to_payload()]},
+    )  # fmt: skip
+    stored = await bot.turns.record_answer(answer.claim, outcome)
+    await answer.emit(Stored(event_seq=stored.event_seq, kind="msg", payload=stored.payload, ends=state))
+    await answer.emit(RunEnded(turn=answer.turn, state=state))
+    await answer.emit.close()
+    notice, sent = (await ann.screen()).answers
+    assert notice.text
+    assert sent.document == "plan.txt"
+    assert await bot.states(answer) == ["delivered"] * 2
 
 
 @pytest.mark.row("F50")
