@@ -72,7 +72,7 @@ class ModelRequest:
 class ModelReply:
     """Complete answer of a model; `request_id` is the provider's id of the call, empty if it gave none.
 
-    `model` is the provider's name of the model that answered.
+    `model` is the name of the model that answered, as `ChatModel.load_card` takes it.
     """
 
     blocks: tuple[Block, ...]
@@ -258,7 +258,7 @@ ALL_PROCESSES = 0
 DASHBOARD = -1
 """Channel of announcements for operators' pages; only they subscribe to it."""
 TURN_DUE: Mapping[str, Any] = {"t": "due"}
-"""Announcement that a turn waits for a process of another channel."""
+"""Announcement that a turn may be due; every process then searches for due turns of its channel."""
 
 TYPING: Mapping[str, Any] = {"t": "typing"}
 """Announcement that a person is typing.
@@ -368,7 +368,8 @@ class Tool(Protocol):
 
         The arguments match the schema. Raises ToolFailed, with a text for the model, if the work cannot be
         done. A tool may also have `output_chars`, the maximum characters of its result; `subject(arguments)`,
-        a short text for the person who waits; and `server`, the name of its MCP server.
+        a short text for the person who waits; `server`, the name of its MCP server; and `waits()`, whether an
+        administrator must approve it first.
         """
         ...
 

@@ -269,7 +269,7 @@ class Hub:
         self._outgoing: asyncio.Queue[tuple[int, Mapping[str, Any]]] = asyncio.Queue(OUTGOING)
         self._following = asyncio.Lock()
         self.on_due: Callable[[], None] = lambda: None
-        """Called when a turn may be due because another channel finished the turn before it."""
+        """Function called when a turn may be due, by an announcement of any process."""
 
     def start(self) -> None:
         """Start the loops that send announcements, receive them, and poll the database for missed events."""

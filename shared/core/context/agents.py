@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 from shared.core.context.prompts import MODES, SystemLayers, base_rules, default_manners, default_persona
@@ -215,9 +215,16 @@ GUEST_RULES = (
 """Rules for the model in a chat in which the bot is a guest."""
 
 
+_NOT_FOR_GUESTS = ("ask_human", "remind_me", "send_file", "make_picture")
+"""Names of tools that a guest chat cannot use, since the bot sends one text per question there."""
+
+
 def for_guests(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a copy of the agent's configuration with `guest` set, for a chat in which the bot is a guest."""
-    return {**config, "guest": True}
+    """Return a copy of the agent's configuration for a chat in which the bot is a guest: with `guest` set,
+    and without tools that cannot work there.
+    """
+    guest: Mapping[str, Any] = {**config, "guest": True}
+    return reduce(without_tool, _NOT_FOR_GUESTS, guest)
 
 
 def layers_for(config: Mapping[str, Any], at: Circumstances) -> SystemLayers:

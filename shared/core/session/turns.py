@@ -396,7 +396,7 @@ class Claim:
     """Id of the reserved spending, of `reserved_micro` micro-dollars; None if nothing is reserved."""
     reserved_micro: int
     refused_scope: str | None
-    """Scope of the spending cap that refused the turn; None if none did."""
+    """Scope of the spending cap that refused the turn, with its id, such as `contact:7`; None if none did."""
     view: View
     """View without entries, which come in `entries` or are loaded by the next statement."""
     token_scale: Mapping[str, Any] = field(default_factory=dict)
@@ -451,7 +451,7 @@ class Spending:
 class SpendingWarning:
     """Warning for the person that spending caps are nearly used up, by their scopes.
 
-    Scopes are `contact`, `session` and `total`.
+    Scopes are `contact`, `session`, `network`, `visitors` and `total`.
     """
 
     scopes: tuple[str, ...]
@@ -547,7 +547,9 @@ class Outcome:
     """Fields of the event for clients besides the entry: a notice's text, `stop`, `partial`, `error`."""
     error_code: str | None = None
     refused_scope: str | None = None
-    """Scope of the cap that refused the turn: `contact`, `session` or `total`; None if none did."""
+    """Scope of the cap that refused the turn: `contact`, `session`, `network`, `visitors` or `total`; None if
+    none did.
+    """
     spent: tuple[Spending, ...] = ()
     settled_micro: int = 0
     """Cost of the turn in micro-dollars, which replaces its reservation."""

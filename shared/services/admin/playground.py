@@ -36,7 +36,9 @@ ROUNDS = 4
 MANY = 1_000
 """Most tools of MCP servers that are listed one by one; above any real number."""
 RUN_TOOLS = frozenset({"calculate", "current_time"})
-"""Tools that the playground runs, since they change nothing; others are only shown."""
+"""Names of tools that the playground runs, since they change nothing and need no conversation; calls of
+others are only shown.
+"""
 NOT_RUN = "This is a rehearsal: the tool was not carried out. Go on as if it had worked; invent no result."
 """Result for the model of a tool that the playground does not run."""
 _NOBODY = 0

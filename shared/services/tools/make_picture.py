@@ -89,8 +89,8 @@ class MakePictureTool:
         self._price = price_micro
 
     def subject(self, arguments: Mapping[str, Any]) -> str:
-        """Return the first 80 characters of the description, for the line about the running tool."""
-        return str(arguments.get("description", ""))[:80]
+        """Return the description, whose beginning clients may show while the tool runs."""
+        return str(arguments.get("description", ""))
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> ToolOutput:
         if context.address_id is None:

@@ -86,7 +86,7 @@ class SendFileTool:
         self._draw = draw
 
     def subject(self, arguments: Mapping[str, Any]) -> str:
-        """Return the file's name, for the line about the running tool."""
+        """Return the file's name, for clients that show it while the tool runs."""
         return clean_name(str(arguments.get("name", "")))
 
     async def run(self, arguments: Mapping[str, Any], *, context: ToolContext) -> ToolOutput:

@@ -271,7 +271,8 @@ class PostgresTurns(PoolStore):
     ) -> Claim | None:
         """Claim the session's oldest unanswered turn.
 
-        Returns None if a living process has it or it is not due yet.
+        Returns None if there is none, it is not due yet, a living process has it, it belongs to another
+        channel, a human has the conversation, or `worker_id` is not alive itself.
         """
         hold = self._allowance.hold()
         try:
@@ -717,7 +718,7 @@ class PostgresTurns(PoolStore):
     async def request_stop(self, session_id: int) -> bool:
         """Ask the process that answers to stop, and make a waiting turn due, so that it ends.
 
-        Returns False if the session has no unanswered turn.
+        Returns False if the session has no unanswered turn, or its next one was never claimed.
         """
         return bool(await self._pool.fetchval(*turn_sql.REQUEST_STOP(session_id=session_id)))
 
@@ -830,10 +831,6 @@ def build_view(
     )
 
 
-_NOT_FOR_GUESTS = ("ask_human", "remind_me", "send_file", "make_picture")
-"""Tools that a guest chat cannot use: there the bot sends one text per question."""
-
-
 def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the agent's configuration as it applies in this conversation.
 
@@ -844,7 +841,6 @@ def config_of(row: Record | Mapping[str, Any]) -> Mapping[str, Any]:
     useless = {"ask_human": row["nobody_comes"], LOOK_AT_PICTURE.name: row["no_pictures"]}
     if row["is_guest"]:
         config = for_guests(config)
-        useless |= dict.fromkeys(_NOT_FOR_GUESTS, True)
     return reduce(without_tool, [name for name in useless if useless[name]], config)
 
 
