@@ -504,7 +504,8 @@ class MessageHandlers:
     ) -> None:
         """Store the edited text of a message in place of the old one.
 
-        An unanswered turn starts again; if the last turn is answered, a new answer is offered.
+        An unanswered turn starts again, also after an edit that changes nothing, such as Telegram's preview
+        of a link; if the last turn is answered, a new answer is offered.
         """
         message, known = batch.first, beginning
         assert known.seq is not None
@@ -515,7 +516,8 @@ class MessageHandlers:
             except (NotHeard, CapReached, CapHeld) as error:
                 await self._defer_recordings(chat, batch, get_chat_texts(chat), error)
                 return
-        if not await self._is_answer_shown(known):
+        is_broken_off = not await self._is_answer_shown(known)
+        if is_broken_off:
             await self._sessions.break_off(known.session_id, turn=known.turn)
         edited = await self._sessions.reword(
             known.session_id,
@@ -539,7 +541,8 @@ class MessageHandlers:
             case "last" | "old":
                 await self._confirm_edit(chat, message)
             case "same" | "unknown":
-                pass
+                if is_broken_off and await self._stores.edits.wake(known.session_id):
+                    self._answer(chat)
         await self._mark_handled(*batch.update_ids)
 
     async def _read_replaced_file(

@@ -191,7 +191,10 @@ class SecretaryMessages:
     async def _store_owners_words(
         self, link: BusinessLink, chat: CustomerChat, message: IncomingMessage
     ) -> None:
-        """Store a message that the owner wrote, stop the running turn, and mark open drafts as outdated."""
+        """Store a message that the owner wrote, stop the running turn, and mark open drafts as outdated.
+
+        After a message that is stored already, the turn continues.
+        """
         if (running := await self._store.find_running_turn(chat.session_id)) is not None:
             await self._sessions.break_off(chat.session_id, turn=running)
         media = message.media
@@ -199,6 +202,9 @@ class SecretaryMessages:
         await self._store.record_owners_words(
             chat, message_id=message.message_id, text=text, name=link.owner_name, at=message.sent_at
         )
+        # A message that was stored before ends no turn, so the interrupted one must continue.
+        if running is not None and await self._context.stores.edits.wake(chat.session_id):
+            self._answer(chat)
         await self._delivery.settle(chat.session_id)
 
     async def _accept(self, link: BusinessLink, chat: CustomerChat, message: IncomingMessage) -> None:
