@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -91,12 +91,51 @@ MIB = 1024 * 1024
 """Bytes of a mebibyte."""
 MAX_DEFERRED = 20
 """Maximum updates of unread recordings and files kept for `/retry`; the oldest are dropped first."""
+MAX_READINGS = 100
+"""Maximum batches whose files are kept while the batches are repeated; the oldest are dropped first."""
 TRANSCRIPT_CHARS = 1_000
 """Maximum characters of a transcript that the bot shows in the chat."""
 EDIT_MINUTES = 15
 """Minutes after sending within which an edit can still lead to a new answer."""
 STICKER_EMOJI = frozenset("👍❤🔥👏🎉🤩💯🙏🥰😍😁👌🏆⚡🤗🫡😎")
 """Emoji of stickers that Telegram also allows as reactions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Notice:
+    """Message about a file, to be sent to its chat as a reply to `reply_to`; None for no reply."""
+
+    text: str
+    reply_to: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _BatchReading:
+    """Files of one batch as they were read for one session, and the notices about them that are not sent yet.
+
+    It is kept while the batch is repeated, so that a file is downloaded, paid for and reported once.
+    """
+
+    session_id: int = 0
+    blocks: tuple[Block, ...] | None = None
+    """Files as blocks for the model; None before they are read."""
+    failure: EvertalkError | None = None
+    """Reason why a recording could not be transcribed; None without."""
+    notices: list[_Notice] = field(default_factory=list)
+    transcripts: dict[int, str] = field(default_factory=dict)
+    """Transcripts by the id of their message."""
+    shown: set[int] = field(default_factory=set)
+    """Ids of the messages whose transcripts the chat got."""
+    heard: dict[str, str] = field(default_factory=dict)
+    """Transcripts by Telegram's file id, also of recordings that a person replied to."""
+
+    def begin(self, session_id: int) -> None:
+        """Prepare to read for a session; files read for another one are forgotten, transcripts stay."""
+        if session_id != self.session_id:
+            self.session_id, self.blocks, self.failure = session_id, None, None
+
+    def add_notice(self, text: str, *, reply_to: int | None = None) -> None:
+        self.notices.append(_Notice(text=text, reply_to=reply_to))
 
 
 class MessageHandlers:
@@ -129,6 +168,8 @@ class MessageHandlers:
         self._files = files
         self._sessions = sessions
         self._answer = answer
+        self._readings: dict[tuple[int, ...], _BatchReading] = {}
+        """Files of batches that are repeated because the database did not answer, by their update ids."""
 
     def build_router(self) -> Router:
         """Build the router, which tries in this order: edits, late parts, stickers alone, all other messages.
@@ -216,7 +257,10 @@ class MessageHandlers:
     async def _accept_late_part(
         self, message: Message, chat: ChatRow, batch: MessageBatch, beginning: MessageRow
     ) -> None:
-        """Store a late part in the turn of its first part if that is unanswered, else as a separate turn."""
+        """Hold the turn of the first part, and store the late part.
+
+        The store adds it to that turn if the turn is unanswered, else it becomes a separate turn.
+        """
         is_held = await self._sessions.hold_for_rest(chat.session_id, turn=beginning.turn)
         try:
             await self._accept(message, chat, batch)
@@ -224,29 +268,76 @@ class MessageHandlers:
             if is_held and await self._stores.edits.wake(chat.session_id):
                 self._answer(chat)
 
-    async def _accept(self, message: Message, chat: ChatRow, batch: MessageBatch) -> None:
+    async def _accept(self, _: Message, chat: ChatRow, batch: MessageBatch) -> None:
         """Store a batch of messages as a turn and start its answer.
 
         An empty batch is only marked as handled.
         """
-        texts = get_chat_texts(chat)
-        if set(batch.update_ids) & set(chat.settings.get("reread", ())):
-            first = batch.first
-            known = await self._stores.telegram_chats.find_message(
-                self._bot_id, first.chat.chat_id, first.message_id
-            )
-            if known is not None and known.seq is not None:
-                await self._read_files_again(chat, batch, known, texts)
-                return
-        read = await self._read_or_defer(chat, batch, texts)
+        with self._keep_reading(batch) as reading:
+            if self._is_read_again(chat, batch):
+                first = batch.first
+                known = await self._stores.telegram_chats.find_message(
+                    self._bot_id, first.chat.chat_id, first.message_id
+                )
+                if known is not None and known.seq is not None:
+                    await self._read_files_again(chat, batch, known, reading)
+                    return
+            await self._store_batch(chat, batch, reading)
+
+    @contextmanager
+    def _keep_reading(self, batch: MessageBatch) -> Iterator[_BatchReading]:
+        """Yield what was read of a batch, and keep it for the next try if the database does not answer."""
+        reading = self._readings.pop(batch.update_ids, None) or _BatchReading()
+        try:
+            yield reading
+        except StorageUnavailable:
+            while len(self._readings) >= MAX_READINGS:
+                del self._readings[next(iter(self._readings))]
+            self._readings[batch.update_ids] = reading
+            raise
+
+    @staticmethod
+    def _is_read_again(chat: ChatRow, batch: MessageBatch) -> bool:
+        """Return whether `/retry` has asked for this batch."""
+        return not set(batch.update_ids).isdisjoint(chat.settings.get("reread", ()))
+
+    async def _store_batch(self, chat: ChatRow, batch: MessageBatch, reading: _BatchReading) -> None:
+        """Store a batch with its files as a turn, start the answer, then report the files to the chat."""
+        read = await self._read_or_defer(chat, batch, reading)
         if read is None:
             return
-        text, more, transcripts = read
+        text, more = read
         if not text.strip() and not any(map(_is_readable, more)):
+            await self._send_notices(chat, reading)
             await self._mark_handled(*batch.update_ids)
             return
+        # A late part may join a turn that is claimed already, so it claims none.
+        store = self._sessions.accept_and_claim if batch.late_for is None else self._sessions.accept
+        try:
+            await store(self._build_inbound(chat, batch, text, more))
+        except SessionMoved:
+            await self._store_batch(await self._find_current_chat(chat), batch, reading)
+            return
+        except BadInput as error:
+            notice = explain_failure(
+                get_chat_texts(chat), code=error.code, advice=error.advice, public=self._context.public
+            )
+            reading.add_notice(notice)
+            await self._send_notices(chat, reading)
+            await self._mark_handled(*batch.update_ids)
+            return
+        # Next, or the claim would be given back: a notice can wait half a minute for Telegram.
+        self._answer(chat)
+        await self._record_unread(chat, batch, more, is_newest=not self._is_read_again(chat, batch))
+        await self._send_notices(chat, reading)
+        await self._send_transcripts(chat, reading)
+        await self._topics.name_after(chat, batch.first.text)
+
+    def _build_inbound(
+        self, chat: ChatRow, batch: MessageBatch, text: str, more: tuple[Block, ...]
+    ) -> Inbound:
         first = batch.first
-        inbound = Inbound(
+        return Inbound(
             session_id=chat.session_id,
             address_id=chat.address_id,
             text=text if text.strip() else "",
@@ -262,56 +353,68 @@ class MessageHandlers:
                 late_for=batch.late_for,
             ),
         )
-        store = self._sessions.accept_and_claim if batch.late_for is None else self._sessions.accept
-        try:
-            await store(inbound)
-        except SessionMoved:
-            await self._accept(message, await self._find_current_chat(chat), batch)
-            return
-        except BadInput as error:
-            notice = explain_failure(texts, code=error.code, advice=error.advice, public=self._context.public)
-            await self._notifier.send(get_chat_target(chat), notice)
-            await self._mark_handled(*batch.update_ids)
-            return
-        await self._send_transcripts(chat, texts, transcripts)
-        await self._keep_for_retry(chat, batch, more)
-        self._answer(chat)
-        await self._topics.name_after(chat, first.text)
 
     async def _read_or_defer(
-        self, chat: ChatRow, batch: MessageBatch, texts: Catalogue
-    ) -> tuple[str, tuple[Block, ...], Mapping[int, str]] | None:
-        """Return the batch's text with transcripts, its files as blocks, and the transcripts by message id.
+        self, chat: ChatRow, batch: MessageBatch, reading: _BatchReading
+    ) -> tuple[str, tuple[Block, ...]] | None:
+        """Return the batch's text with transcripts, and its files as blocks.
 
         None if a recording could not be transcribed: the chat got a notice, and the updates wait for
         `/retry`.
         """
-        transcripts: dict[int, str] = {}
         try:
-            more = await self._read_files(chat, batch, texts, transcripts)
+            more = await self._read_files(chat, batch, reading)
         except (NotHeard, CapReached, CapHeld) as error:
-            await self._defer_recordings(chat, batch, texts, error)
+            await self._defer_recordings(chat, batch, reading, error)
             return None
-        return _add_transcripts(batch, transcripts).text, more, transcripts
+        return _add_transcripts(batch, reading.transcripts).text, more
 
-    async def _keep_for_retry(self, chat: ChatRow, batch: MessageBatch, more: tuple[Block, ...]) -> None:
-        """Keep a batch's updates for `/retry` if one of its files may be readable later."""
+    async def _send_notices(self, chat: ChatRow, reading: _BatchReading) -> None:
+        """Send the notices about a batch's files, each once."""
+        while reading.notices:
+            notice = reading.notices.pop(0)
+            await self._notifier.send(get_chat_target(chat), notice.text, reply_to=notice.reply_to)
+
+    async def _send_transcripts(self, chat: ChatRow, reading: _BatchReading) -> None:
+        """Send the transcripts to the chat, each once, so that people can correct them."""
+        for message_id, transcript in reading.transcripts.items():
+            if message_id not in reading.shown:
+                reading.shown.add(message_id)
+                words = escape_markdown(transcript, most=TRANSCRIPT_CHARS)
+                text = get_chat_texts(chat).say("heard", words=words)
+                await self._notifier.send(get_chat_target(chat), text, reply_to=message_id, silent=True)
+
+    async def _record_unread(
+        self, chat: ChatRow, batch: MessageBatch, more: tuple[Block, ...], *, is_newest: bool
+    ) -> None:
+        """Keep a batch's updates for `/retry` if one of its files may be readable later.
+
+        If not, and the batch is the newest message of its chat, nothing waits for `/retry` any more.
+        """
+        known = list(chat.settings.get("unheard") or ())
         if any(isinstance(block, Text) and may_be_read_later(block.text) for block in more):
-            waiting = [*chat.settings.get("unheard", ()), *batch.update_ids][-MAX_DEFERRED:]
-            await self._stores.telegram_chats.change_settings(chat.address_id, {"unheard": waiting})
+            await self._keep_for_retry(chat, batch)
+        elif known and is_newest:
+            await self._stores.telegram_chats.change_settings(chat.address_id, {"unheard": None})
+
+    async def _keep_for_retry(self, chat: ChatRow, batch: MessageBatch) -> None:
+        """Add a batch's updates to those that `/retry` reads again."""
+        known = chat.settings.get("unheard") or ()
+        waiting = list(dict.fromkeys((*known, *batch.update_ids)))[-MAX_DEFERRED:]
+        await self._stores.telegram_chats.change_settings(chat.address_id, {"unheard": waiting})
 
     async def _read_files_again(
-        self, chat: ChatRow, batch: MessageBatch, known: MessageRow, texts: Catalogue
+        self, chat: ChatRow, batch: MessageBatch, known: MessageRow, reading: _BatchReading
     ) -> None:
         """Read the files of a stored message again, and replace the notes that said why they were missing.
 
         If the message belongs to the last turn, request a new answer.
         """
         assert known.seq is not None
-        read = await self._read_or_defer(chat, batch, texts)
+        read = await self._read_or_defer(chat, batch, reading)
         if read is None:
             return
-        text, more, _ = read
+        text, more = read
         key = f"tg:{self._bot_id}:{batch.first.update_id}:again:{chat.settings.get('reread_by')}"
         edited = await self._sessions.reword(
             known.session_id,
@@ -319,7 +422,7 @@ class MessageHandlers:
             reword=lambda blocks: (*((Text(text=text),) if text.strip() else ()), *more),
             dedupe_key=key,
         )
-        await self._keep_for_retry(chat, batch, more)
+        await self._record_unread(chat, batch, more, is_newest=False)
         await self._mark_handled(*batch.update_ids)
         if edited.result == "last":
             await self._stores.edits.request_retry(
@@ -330,29 +433,21 @@ class MessageHandlers:
                 turn=edited.turn,
             )
         self._answer(chat)
+        await self._send_notices(chat, reading)
 
     async def _defer_recordings(
-        self, chat: ChatRow, batch: MessageBatch, texts: Catalogue, error: EvertalkError
+        self, chat: ChatRow, batch: MessageBatch, reading: _BatchReading, error: EvertalkError
     ) -> None:
         """Tell the chat that a recording could not be transcribed, and keep its updates for `/retry`."""
-        notice = explain_failure(texts, code=error.code, advice=error.advice, public=self._context.public)
-        await self._notifier.send(get_chat_target(chat), notice, reply_to=batch.first.message_id)
-        waiting = [*chat.settings.get("unheard", ()), *batch.update_ids][-MAX_DEFERRED:]
-        await self._stores.telegram_chats.change_settings(chat.address_id, {"unheard": waiting})
+        if reading.failure is None:
+            reading.failure = error
+            notice = explain_failure(
+                get_chat_texts(chat), code=error.code, advice=error.advice, public=self._context.public
+            )
+            reading.add_notice(notice, reply_to=batch.first.message_id)
+        await self._keep_for_retry(chat, batch)
+        await self._send_notices(chat, reading)
         await self._mark_handled(*batch.update_ids)
-
-    async def _send_transcripts(
-        self, chat: ChatRow, texts: Catalogue, transcripts: Mapping[int, str]
-    ) -> None:
-        """Send the transcripts to the chat, so that people can correct them.
-
-        Also clear the list of updates that wait for `/retry`.
-        """
-        for message_id, transcript in transcripts.items():
-            shown = texts.say("heard", words=escape_markdown(transcript, most=TRANSCRIPT_CHARS))
-            await self._notifier.send(get_chat_target(chat), shown, reply_to=message_id, silent=True)
-        if chat.settings.get("unheard"):
-            await self._stores.telegram_chats.change_settings(chat.address_id, {"unheard": None})
 
     async def _find_current_chat(self, chat: ChatRow) -> ChatRow:
         """Return the chat's row again after its person linked or unlinked a channel.
@@ -365,18 +460,31 @@ class MessageHandlers:
         return now
 
     async def _read_files(
-        self, chat: ChatRow, batch: MessageBatch, texts: Catalogue, transcripts: dict[int, str]
+        self, chat: ChatRow, batch: MessageBatch, reading: _BatchReading
     ) -> tuple[Block, ...]:
-        """Return a batch's files as blocks for the model, and add transcripts to `transcripts` by message id.
+        """Return a batch's files as blocks for the model, and add transcripts and notices to `reading`.
 
-        The chat gets a message for each file that cannot be read. Raises NotHeard, CapReached or CapHeld if a
-        recording could not be transcribed.
+        A notice is added for each file that cannot be read. What an earlier try has read is not read again.
+        Raises NotHeard, CapReached or CapHeld if a recording could not be transcribed.
         """
+        reading.begin(chat.session_id)
+        if reading.failure is not None:
+            raise reading.failure
+        if reading.blocks is None:
+            reading.notices = []
+            reading.blocks = await self._read_all(chat, batch, reading)
+        return reading.blocks
+
+    async def _read_all(
+        self, chat: ChatRow, batch: MessageBatch, reading: _BatchReading
+    ) -> tuple[Block, ...]:
+        """Read the files of a batch, then those of messages that it replies to; return them as blocks."""
+        texts = get_chat_texts(chat)
         blocks: list[Block] = []
         room = MOST_FILE_CHARS
         files = [(one.message_id, one.media) for one in batch.messages if one.media and one.media.file_id]
         if len(files) > MAX_FILES:
-            await self._notifier.send(get_chat_target(chat), texts.say("too_many_files"))
+            reading.add_notice(texts.say("too_many_files"))
         for message_id, media in files[:MAX_FILES]:
             match await self._files.read(
                 media, sender=f"session:{chat.session_id}", languages=_find_languages(chat)
@@ -385,30 +493,29 @@ class MessageHandlers:
                     blocks.append(await self._store_picture(chat, body, mime))
                 case Document(name=name, text=text, truncated=truncated, pages=pages):
                     if truncated or len(text) > room:
-                        notice = texts.say("file_shortened", name=escape_markdown(name))
-                        await self._notifier.send(get_chat_target(chat), notice)
+                        reading.add_notice(texts.say("file_shortened", name=escape_markdown(name)))
                     blocks.append(Text(text=file_text(name, text[:room])))
                     room = max(0, room - len(text))
                     blocks += [await self._store_picture(chat, page.bytes, page.mime) for page in pages]
                 case Recording() as recording:
-                    block = await self._transcribe(chat, recording, message_id, texts, transcripts)
+                    block = await self._transcribe(chat, recording, media, message_id, reading)
                     blocks.append(block or self._build_unread(media, "recording_empty"))
                 case CannotRead(reason=reason, name=name):
-                    await self._notifier.send(
-                        get_chat_target(chat), self._explain_cannot_read(texts, reason, name, media.kind)
-                    )
+                    reading.add_notice(self._explain_cannot_read(texts, reason, name, media.kind))
                     blocks.append(self._build_unread(media, reason))
         blocks += (self._build_unread(media, "too_many_files") for _, media in files[MAX_FILES:])
         known = {media.unique_id for _, media in files}
         quoted = [one.quoted.attachment for one in batch.messages if one.quoted and one.quoted.attachment]
         for media in quoted[:MAX_QUOTED_FILES]:
             if media.file_id and media.unique_id not in known and media.kind != "sticker":
-                found = await self._read_quoted(chat, media, room)
+                found = await self._read_quoted(chat, media, room, reading)
                 room -= sum(len(block.text) for block in found if isinstance(block, Text))
                 room, blocks = max(0, room), [*blocks, *found]
         return tuple(blocks)
 
-    async def _read_quoted(self, chat: ChatRow, media: Media, room: int) -> tuple[Block, ...]:
+    async def _read_quoted(
+        self, chat: ChatRow, media: Media, room: int, reading: _BatchReading
+    ) -> tuple[Block, ...]:
         """Return the file of a replied-to message as blocks; its text is cut to `room` characters."""
         match await self._files.read(media, sender=f"session:{chat.session_id}"):
             case Picture(bytes=body, mime=mime):
@@ -417,20 +524,19 @@ class MessageHandlers:
             case Document(name=name, text=text):
                 return (Text(text=file_text(name, text[:room], of=OF_REPLIED)),)
             case Recording() as recording:
-                return (await self._hear_quoted(chat, recording, media),)
+                return (await self._hear_quoted(chat, recording, media, reading),)
             case CannotRead(reason=reason):
                 return (self._build_unread(media, reason, of=OF_REPLIED),)
 
-    async def _hear_quoted(self, chat: ChatRow, recording: Recording, media: Media) -> Block:
+    async def _hear_quoted(
+        self, chat: ChatRow, recording: Recording, media: Media, reading: _BatchReading
+    ) -> Block:
         """Return the transcript of a recording that a person replied to, or a note for the model if that
         failed.
         """
-        assert self._hearing is not None
-        kept = await self._stores.attachments.store(
-            chat.session_id, body=recording.body, mime=recording.mime, name=name_recording(recording.mime)
-        )
+        kept = await self._store_recording(chat, recording)
         try:
-            heard = await self._hearing.hear(chat.session_id, kept, recording, language="")
+            heard = await self._hear(chat, recording, media, reading, attachment_id=kept)
         except (RecordingTooLong, RecordingEmpty) as error:
             return self._build_unread(media, error.code, of=OF_REPLIED)
         except (NotHeard, CapReached, CapHeld):
@@ -444,38 +550,55 @@ class MessageHandlers:
         return Text(text=unread_file_text(media.name, kind, reason, megabytes=most, of=of))
 
     async def _transcribe(
-        self,
-        chat: ChatRow,
-        recording: Recording,
-        message_id: int,
-        texts: Catalogue,
-        transcripts: dict[int, str],
+        self, chat: ChatRow, recording: Recording, media: Media, message_id: int, reading: _BatchReading
     ) -> Block | None:
         """Store and transcribe a recording; return its block, or None if it is too long or empty.
 
-        In the second case, also tell the chat. Puts the transcript into `transcripts` by message id. Raises
+        In the second case, also add a notice. Adds the transcript to `reading` by message id. Raises
         NotHeard, CapReached, CapHeld.
         """
-        assert self._hearing is not None
-        kept = await self._stores.attachments.store(
-            chat.session_id, body=recording.body, mime=recording.mime, name=name_recording(recording.mime)
-        )
+        kept = await self._store_recording(chat, recording)
         languages = (str(chat.settings.get(name) or "") for name in ("app_language", "language"))
-        language = guess_language(*languages)
         typing = TypingIndicator(
             self._context.sender, get_chat_target(chat), tasks=BackgroundTasks(), clock=ScaledClock()
         )
         try:
-            transcripts[message_id] = await self._hearing.hear(
-                chat.session_id, kept, recording, language=language
+            reading.transcripts[message_id] = await self._hear(
+                chat, recording, media, reading, attachment_id=kept, language=guess_language(*languages)
             )
         except (RecordingTooLong, RecordingEmpty) as error:
-            notice = self._explain_cannot_read(texts, error.code, "", "voice")
-            await self._notifier.send(get_chat_target(chat), notice, reply_to=message_id)
+            notice = self._explain_cannot_read(get_chat_texts(chat), error.code, "", "voice")
+            reading.add_notice(notice, reply_to=message_id)
             return None
         finally:
             await typing.stop()
         return Text(text=RECORDING_NOTE, attachment_id=kept)
+
+    async def _store_recording(self, chat: ChatRow, recording: Recording) -> int:
+        return await self._stores.attachments.store(
+            chat.session_id, body=recording.body, mime=recording.mime, name=name_recording(recording.mime)
+        )
+
+    async def _hear(
+        self,
+        chat: ChatRow,
+        recording: Recording,
+        media: Media,
+        reading: _BatchReading,
+        *,
+        attachment_id: int,
+        language: str = "",
+    ) -> str:
+        """Return the transcript of a stored recording; an earlier try of the batch may have made it.
+
+        That try may have been for another session, where the person was before; it is not paid for again.
+        """
+        assert self._hearing is not None
+        if media.file_id not in reading.heard:
+            reading.heard[media.file_id] = await self._hearing.hear(
+                chat.session_id, attachment_id, recording, language=language
+            )
+        return reading.heard[media.file_id]
 
     def _explain_cannot_read(self, texts: Catalogue, reason: str, name: str, kind: str) -> str:
         """Return the message to the chat about a file that cannot be read.
@@ -507,15 +630,31 @@ class MessageHandlers:
         An unanswered turn starts again, also after an edit that changes nothing, such as Telegram's preview
         of a link; if the last turn is answered, a new answer is offered.
         """
-        message, known = batch.first, beginning
+        with self._keep_reading(batch) as reading:
+            message, replaced = batch.first, None
+            if _has_other_file(message, beginning):
+                try:
+                    message, replaced = await self._read_replaced_file(chat, batch, reading)
+                except (NotHeard, CapReached, CapHeld) as error:
+                    await self._defer_recordings(chat, batch, reading, error)
+                    return
+            await self._store_edit(chat, batch, message, beginning, replaced)
+            await self._send_notices(chat, reading)
+            await self._mark_handled(*batch.update_ids)
+
+    async def _store_edit(
+        self,
+        chat: ChatRow,
+        batch: MessageBatch,
+        message: IncomingMessage,
+        known: MessageRow,
+        replaced: tuple[Block, ...] | None,
+    ) -> None:
+        """Store an edited message; continue or restart its answer, or offer a new one.
+
+        `message` is the edited one with transcripts, `replaced` its new file as blocks, None without.
+        """
         assert known.seq is not None
-        replaced: tuple[Block, ...] | None = None
-        if _has_other_file(message, known):
-            try:
-                message, replaced = await self._read_replaced_file(chat, batch)
-            except (NotHeard, CapReached, CapHeld) as error:
-                await self._defer_recordings(chat, batch, get_chat_texts(chat), error)
-                return
         is_broken_off = not await self._is_answer_shown(known)
         if is_broken_off:
             await self._sessions.break_off(known.session_id, turn=known.turn)
@@ -543,20 +682,18 @@ class MessageHandlers:
             case "same" | "unknown":
                 if is_broken_off and await self._stores.edits.wake(known.session_id):
                     self._answer(chat)
-        await self._mark_handled(*batch.update_ids)
 
     async def _read_replaced_file(
-        self, chat: ChatRow, batch: MessageBatch
+        self, chat: ChatRow, batch: MessageBatch, reading: _BatchReading
     ) -> tuple[IncomingMessage, tuple[Block, ...]]:
         """Read the new file of an edited message; return the message with transcript, and the file as blocks.
 
         Raises NotHeard, CapReached, CapHeld.
         """
         alone = replace(batch, messages=(replace(batch.first, quoted=None),))
-        transcripts: dict[int, str] = {}
-        found = await self._read_files(chat, alone, get_chat_texts(chat), transcripts)
-        await self._keep_for_retry(chat, batch, found)
-        return _add_transcripts(batch, transcripts).first, found
+        found = await self._read_files(chat, alone, reading)
+        await self._record_unread(chat, batch, found, is_newest=False)
+        return _add_transcripts(batch, reading.transcripts).first, found
 
     async def _is_answer_shown(self, known: MessageRow) -> bool:
         """Return whether a part of a turn's answer was sent, is being sent, or may have arrived."""

@@ -1,4 +1,4 @@
-"""Messages become turns, and edits change them."""
+"""Messages become turns: the answer starts first, and a repeated batch reads and says nothing twice."""
 
 from __future__ import annotations
 
@@ -18,16 +18,22 @@ from bot.telegram.client.calls import CallNotSent
 from bot.telegram.client.session import create_bot
 from bot.telegram.handlers.dispatcher import BotDispatcher
 from bot.telegram.handlers.message_handlers import MessageHandlers
-from bot.telegram.inbound.media_files import FileResult
+from bot.telegram.inbound.media_files import CannotRead, FileResult
 from bot.telegram.inbound.message_batching import MessageBatch
-from bot.telegram.inbound.updates import IncomingMessage, Media
-from bot.telegram.texts import get_chat_texts
+from bot.telegram.inbound.updates import IncomingMessage, Media, QuotedMessage
+from bot.telegram.texts import get_chat_texts, get_texts
 from shared.adapters.postgres.telegram.chats import ChatRow, MessageRow
 from shared.core.session.turns import Edited, EditResult, Inbound
-from shared.core.values.errors import StorageUnavailable
-from shared.core.values.recordings import RecordingLimits
+from shared.core.values.errors import SessionMoved, StorageUnavailable
+from shared.core.values.recordings import Recording, RecordingLimits
+from shared.services.voice.hearing import NotHeard
 from tests.kit.fakes.bot_api import TOKEN
 from tests.kit.telegram.updates import NOON, raw_message, spoken
+
+VOICE = Recording(body=b"voice", mime="audio/ogg")
+MISSING = CannotRead(reason="file_unavailable", name="plan.txt")
+NOT_NOW = get_texts("en").say("not_now")
+HEARD = get_texts("en").say("heard", words="Hello")
 
 
 class Talk:
@@ -147,6 +153,100 @@ async def feed(talk: Talk, *messages: IncomingMessage, beginning: MessageRow | N
         except StorageUnavailable:
             continue
     raise AssertionError("the handler never succeeds")
+
+
+def file(number: int, file_id: str, text: str = "", **changes: Any) -> IncomingMessage:
+    media = Media(kind="voice" if file_id == "voice" else "document", file_id=file_id, unique_id=file_id)
+    return spoken(number, text, media=media, **changes)
+
+
+async def test_answer_starts_before_a_transcript_is_shown() -> None:
+    talk = Talk(voice=VOICE)
+    await feed(talk, file(1, "voice"))
+    assert talk.done == ["read voice", "hear", "store", "answer", f"say {HEARD}"]
+
+
+async def test_message_is_stored_before_an_unread_file_is_named() -> None:
+    talk = Talk(plan=MISSING)
+    await feed(talk, file(1, "plan", "My plan"))
+    assert talk.done.index("store") < talk.done.index("answer") < talk.done.index(f"say {NOT_NOW}")
+
+
+@pytest.mark.parametrize("failing", ["store", "set", "say"])
+async def test_batch_repeated_in_an_outage_reads_and_says_nothing_twice(failing: str) -> None:
+    talk = Talk(voice=VOICE, plan=MISSING)
+    talk.failures = {failing: [StorageUnavailable("away"), StorageUnavailable("away")]}
+    await feed(talk, file(1, "voice"), file(2, "plan"))
+    for deed in ("read voice", "read plan", "hear", f"say {HEARD}", f"say {NOT_NOW}"):
+        assert talk.done.count(deed) == 1, talk.done
+    assert talk.settings["unheard"] == [1001, 1002]
+
+
+async def test_failed_recording_is_reported_once_in_an_outage() -> None:
+    talk = Talk(voice=VOICE)
+    talk.failures = {"hear": [NotHeard("no"), NotHeard("no")], "handled": [StorageUnavailable("away")]}
+    await feed(talk, file(1, "voice"))
+    told = [deed for deed in talk.done if not deed.startswith("set")]
+    assert [deed.partition(" ")[0] for deed in told] == ["read", "hear", "say", "handled", "handled"]
+    assert talk.settings["unheard"] == [1001]
+
+
+async def test_file_that_alone_cannot_be_read_is_named_once_in_an_outage() -> None:
+    talk = Talk(plan=MISSING)
+    talk.failures = {"handled": [StorageUnavailable("away")]}
+    await feed(talk, file(1, "plan"))
+    assert talk.done == ["read plan", f"say {NOT_NOW}", "handled", "handled"]
+
+
+async def test_recordings_are_transcribed_once_when_their_session_moves() -> None:
+    talk = Talk(voice=VOICE, memo=VOICE)
+    quoted = QuotedMessage(author="Ada", text="", attachment=Media(kind="voice", file_id="memo"))
+
+    class Moves(SessionMoved):
+        """Error of a person who links another channel while the recording is read."""
+
+        def __init__(self) -> None:
+            super().__init__("session 3")
+            talk.session_id = 4
+
+    original = talk.accept_and_claim
+
+    async def accept(inbound: Inbound) -> None:
+        if inbound.session_id == 3:
+            talk.did("moved")
+            raise Moves
+        await original(inbound)
+
+    talk.accept_and_claim = accept  # type: ignore[method-assign]
+    await feed(talk, file(1, "voice", quoted=quoted))
+    assert talk.done.count("hear") == 2, "the recording and the one that was replied to"
+    assert talk.done.count(f"say {HEARD}") == 1
+    (inbound,) = talk.stored
+    assert inbound.session_id == 4
+    assert [getattr(block, "attachment_id", None) for block in inbound.more][:1] == [4]
+
+
+async def test_list_for_retry_grows_in_one_statement() -> None:
+    talk = Talk(plan=MISSING)
+    talk.settings = {"unheard": [1000]}
+    await feed(talk, file(1, "plan", "My plan"))
+    assert [deed for deed in talk.done if deed.startswith("set")] == ["set {'unheard': [1000, 1001]}"]
+
+
+async def test_read_message_empties_the_list_for_retry_unless_retry_read_it() -> None:
+    talk = Talk()
+    talk.settings = {"unheard": [1000]}
+    await feed(talk, spoken(1, "Hello"))
+    assert talk.settings["unheard"] is None
+    talk.settings = {"unheard": [1000], "reread": [1000, 1001]}
+    talk.files = {"voice": VOICE}
+
+    async def find_message(*_: Any) -> None:
+        return None
+
+    cast("Any", talk).find_message = find_message
+    await feed(talk, file(1, "voice"))
+    assert talk.settings["unheard"] == [1000], "the other recording still waits"
 
 
 @pytest.mark.parametrize("result", ["same", "unknown"])
