@@ -25,7 +25,7 @@ from shared.adapters.postgres.telegram.guest_queries import GuestChat, PostgresG
 from shared.adapters.postgres.telegram.secretary import CustomerChat
 from shared.core.compaction.outlook import SummaryOutlook
 from shared.core.session.turns import ReplyEvent
-from shared.core.values.errors import StorageUnavailable
+from shared.core.values.errors import EvertalkError, StorageUnavailable
 from shared.runtime import BackgroundTasks
 from shared.services.turns.turn_dispatcher import OpenReplySink, SessionAnswerer, TurnDispatcher
 
@@ -37,6 +37,8 @@ RECOVERY_SECONDS = 1.0
 """Seconds between two checks for undelivered answers."""
 DRAIN_SECONDS = 2.5
 """Seconds that running answers may take to end when the process stops."""
+NOTICE_DRAIN_SECONDS = 1.0
+"""Seconds that notices after answers may take to end when the process stops, after the answers."""
 
 AfterAnswer = Callable[[ChatRow], Awaitable[None]]
 
@@ -44,7 +46,7 @@ AfterAnswer = Callable[[ChatRow], Awaitable[None]]
 class TelegramTurnDispatcher:
     """Starts the answers of turns from Telegram, for the bots whose lease this process holds.
 
-    `on_idle` is called with the chat after a session has no more turns to answer.
+    `on_idle` is called with the chat in the background after a session has no more turns to answer.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class TelegramTurnDispatcher:
         self._open_guest_sink = open_guest_sink
         self._secretary = secretary
         self._list_held_bots = list_held_bots
-        self._on_idle = on_idle
+        self._idle_notices = IdleNotices(on_idle)
         self._answers = TurnDispatcher(
             conversation,
             channel="telegram",
@@ -81,7 +83,7 @@ class TelegramTurnDispatcher:
         self._loops.run_forever(self._run_recovery)
 
     def dispatch(self, chat: ChatRow) -> None:
-        """Start answering the chat's due turns; repeated calls have no further effect while it runs."""
+        """Start answering the chat's due turns; during an answer, have one more round follow it."""
         self._answers.dispatch(chat.session_id, partial(self._open_sink, chat))
 
     def dispatch_guest(self, chat: GuestChat) -> None:
@@ -102,12 +104,13 @@ class TelegramTurnDispatcher:
         self._answers.wake()
 
     async def close(self) -> None:
-        """Stop, giving running answers `DRAIN_SECONDS` to end."""
+        """Stop, giving running answers `DRAIN_SECONDS` to end, and notices `NOTICE_DRAIN_SECONDS`."""
         await self._answers.close(drain_seconds=DRAIN_SECONDS)
+        await self._idle_notices.close()
         await self._loops.cancel()
 
     def _open_sink(self, chat: ChatRow) -> TelegramReplySink:
-        return TelegramReplySink(chat, self._delivery.open_reply(chat), self._on_idle)
+        return TelegramReplySink(chat, self._delivery.open_reply(chat), self._idle_notices.start)
 
     async def _open_orphan_sink(self, session_id: int) -> OpenReplySink | None:
         """Return how to show the answer of a session whose turn is due.
@@ -140,10 +143,56 @@ class TelegramTurnDispatcher:
                 log.warning("unfinished_deliveries_unreadable", reason=str(error))
 
 
-class TelegramReplySink:
-    """Reply sink that shows the answers of one session in its chat."""
+class IdleNotices:
+    """Background tasks that call `send` after answers; the next answer of a chat does not wait for them.
 
-    def __init__(self, chat: ChatRow, reply: StreamingReply, on_idle: AfterAnswer) -> None:
+    Calls for one session never overlap.
+    """
+
+    def __init__(self, send: AfterAnswer) -> None:
+        self._send = send
+        self._tasks = BackgroundTasks()
+        self._waiting: dict[int, ChatRow | None] = {}
+        """Chats whose answers ended during a call, by session id; None where a call runs and none follows."""
+
+    def start(self, chat: ChatRow) -> None:
+        """Call `send` for the chat; if a call for its session runs, one more follows that."""
+        if chat.session_id in self._waiting:
+            self._waiting[chat.session_id] = chat
+        else:
+            self._waiting[chat.session_id] = None
+            self._tasks.start(self._run(chat))
+
+    async def close(self) -> None:
+        """Wait up to `NOTICE_DRAIN_SECONDS` for running calls, then cancel them."""
+        await self._tasks.drain(NOTICE_DRAIN_SECONDS)
+
+    async def _run(self, chat: ChatRow) -> None:
+        session_id = chat.session_id
+        following: ChatRow | None = chat
+        try:
+            while following is not None:
+                self._waiting[session_id] = None
+                await self._send_once(following)
+                following = self._waiting[session_id]
+        finally:
+            del self._waiting[session_id]
+
+    async def _send_once(self, chat: ChatRow) -> None:
+        try:
+            await self._send(chat)
+        except EvertalkError as error:
+            # The next answer of the session looks again.
+            log.warning("idle_notice_failed", session_id=chat.session_id, code=error.code, reason=str(error))
+
+
+class TelegramReplySink:
+    """Reply sink that shows the answers of one session in its chat.
+
+    `on_idle` is called with the chat when no more turns are due; it must return at once.
+    """
+
+    def __init__(self, chat: ChatRow, reply: StreamingReply, on_idle: Callable[[ChatRow], None]) -> None:
         self._chat = chat
         self._reply = reply
         self._on_idle = on_idle
@@ -152,8 +201,8 @@ class TelegramReplySink:
         await self._reply(event)
 
     async def mark_idle(self) -> None:
-        """Report to the delivery that no turn of the chat runs."""
-        await self._on_idle(self._chat)
+        """Start to send the notices that are due after an answer."""
+        self._on_idle(self._chat)
 
     async def close(self) -> None:
         """Stop edits and the typing indicator of the reply."""

@@ -87,7 +87,7 @@ class ReplyPacing:
 
 
 class StreamingReply:
-    """Reply sink that shows the answers of one session in its chat, turn by turn.
+    """Display of one session's answers in its chat, turn by turn; `TelegramReplySink` passes it the events.
 
     The caller must `close` it when the session has no more turns.
     """

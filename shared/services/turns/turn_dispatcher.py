@@ -44,7 +44,10 @@ class ReplySink(Protocol):
     async def __call__(self, event: ReplyEvent) -> None: ...
 
     async def mark_idle(self) -> None:
-        """Note that this process answers no turn of the session now; one may still wait."""
+        """Note that this process answers no turn of the session now; one may still wait.
+
+        Returns at once, since the next answer waits for it.
+        """
 
     async def close(self) -> None: ...
 
