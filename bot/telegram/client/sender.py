@@ -50,6 +50,7 @@ from bot.telegram.client.calls import (
     ScaledClock,
     is_entity_error,
     is_missing_thread,
+    is_undecided,
 )
 from bot.telegram.client.middlewares import (
     CallOptions,
@@ -273,7 +274,11 @@ class Sender:
         )  # fmt: skip
 
     async def delete(self, chat_id: int, message_ids: Iterable[int]) -> CallOutcome:
-        """Delete messages one by one; return CallDone if all are deleted, else the first other outcome."""
+        """Delete messages one by one; return CallDone if all are deleted.
+
+        Else return the first outcome after which a message may still be there, or without one the first
+        refusal.
+        """
         first: CallOutcome = CallDone()
         for message_id in message_ids:
             method = DeleteMessage(chat_id=chat_id, message_id=message_id)
@@ -281,7 +286,7 @@ class Sender:
                 method, chat_id=chat_id, priority=Priority.FINAL,
                 patience=EDIT_PATIENCE_SECONDS, repeatable=True, counts=False,
             )  # fmt: skip
-            if isinstance(first, CallDone):
+            if isinstance(first, CallDone) or (is_undecided(outcome) and not is_undecided(first)):
                 first = outcome
         return first
 

@@ -479,15 +479,20 @@ class FinalDelivery:
     # -- surplus messages -----------------------------------------------------------------------------
 
     async def _restart_from(self, answer: _FinalAnswer, row: PartRow, message_id: int) -> None:
-        """Delete the messages of this part and later ones, and reset their rows.
+        """Delete the messages of this part and later ones, then reset their rows.
 
-        Always raises _DeliverAgain.
+        After a crash in between, the next delivery repeats this. Raises _DeliverLater if Telegram did not
+        answer, else _DeliverAgain.
         """
-        here = [known for known in (message_id,) if await self._is_in_chat(answer, known)]
-        shown = await self._store.restart_delivery(
+        if await self._is_in_chat(answer, message_id):
+            later = [one for one in await self._store.list_parts(*answer.key) if one.part > row.part]
+            shown = [one.remote_id for one in later if one.remote_id is not None]
+            outcome = await answer.sender.delete(answer.chat.chat_id, (message_id, *shown))
+            if isinstance(outcome, CallNotSent | CallUnknown):
+                raise _DeliverLater
+        await self._store.restart_delivery(
             *answer.key, part=row.part, address_id=answer.ended.address_id, count=answer.message.count
         )
-        await answer.sender.delete(answer.chat.chat_id, {*here, *(shown if here else ())})
         raise _DeliverAgain
 
     async def _is_in_chat(self, answer: _FinalAnswer, message_id: int) -> bool:

@@ -161,26 +161,22 @@ class PostgresDeliveries(PoolStore):
         )  # fmt: skip
 
     @store_method
-    async def drop_surplus(self, session_id: int, turn: int, *, count: int) -> list[int]:
-        """Delete the rows of parts numbered `count` and above, and return their known message ids.
-
-        The caller deletes these messages in the chat.
-        """
-        rows = await self._pool.fetch(
+    async def drop_surplus(self, session_id: int, turn: int, *, count: int) -> None:
+        """Delete the rows of parts numbered `count` and above, whose messages the caller has deleted."""
+        await self._pool.execute(
             *_DROP_SURPLUS(session_id=session_id, turn=turn, count=count),
         )  # fmt: skip
-        return [row["remote_id"] for row in rows if row["remote_id"] is not None]
 
     @store_method
     async def restart_delivery(
         self, session_id: int, turn: int, *, part: int, address_id: int, count: int
-    ) -> list[int]:
-        """Queue the parts of an answer from `part` to `count` - 1 again; return their known message ids.
+    ) -> None:
+        """Queue the parts of an answer from `part` to `count` - 1 again, and delete the rows of higher parts.
 
-        The caller deletes these messages in the chat.
+        The caller has deleted their messages in the chat.
         """
         async with self._pool.acquire() as connection, connection.transaction():
-            rows = await connection.fetch(
+            await connection.execute(
                 *_RESTART_DELIVERY(session_id=session_id, turn=turn, part=part),
             )  # fmt: skip
             await connection.execute(
@@ -191,7 +187,6 @@ class PostgresDeliveries(PoolStore):
                     count=count,
                 )
             )
-        return [row["remote_id"] for row in rows if row["remote_id"] is not None]
 
     @store_method
     async def recover_interrupted(self, accounts: Sequence[int]) -> int:
@@ -337,11 +332,9 @@ UPDATE deliveries SET state = :state, error = :error, remote_id = coalesce(:remo
 """)
 _DROP_SURPLUS = Named("""
 DELETE FROM deliveries WHERE session_id = :session_id AND turn_no = :turn AND part >= :count
-RETURNING remote_id::bigint AS remote_id
 """)
 _RESTART_DELIVERY = Named("""
 DELETE FROM deliveries WHERE session_id = :session_id AND turn_no = :turn AND part >= :part
-RETURNING remote_id::bigint AS remote_id
 """)
 _RECOVER_INTERRUPTED = Named("""
 UPDATE deliveries d SET state = 'uncertain', error = 'the sender ended while it was being sent'

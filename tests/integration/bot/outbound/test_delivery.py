@@ -503,6 +503,32 @@ async def test_a_bubble_that_the_person_deleted_comes_back_as_the_answer(
     assert await bot.states(answer) == ["delivered"]
 
 
+@pytest.mark.parametrize("first_is_deleted", [False, True])
+async def test_messages_that_become_no_answer_are_deleted_when_telegram_is_back(
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, *, first_is_deleted: bool
+) -> None:
+    bot.buttons = True
+    answer = await bot.begin(await bot.place())
+    await answer.stream(LONG, step=300, pause=0.03)
+    first, second = (await ann.sees(lambda screen: len(screen.answers) == 2)).answers
+    if first_is_deleted:
+        await ann.delete(first.message_id)
+    refusal = {"status": 400, "description": "Bad Request: message can't be edited"}
+    await strict_api.fail("editMessageText", times=-1, **refusal)
+    lost = second if first_is_deleted else first
+    if first_is_deleted:
+        await strict_api.fail("deleteMessage", latency=0.0)  # it is refused, since the message is gone
+    await strict_api.fail("deleteMessage", times=3, reset="before")
+    await answer.end(LONG)
+    assert lost.message_id in [line.message_id for line in (await ann.screen()).answers]
+    assert (await bot.rows(answer))[-1].remote_id == second.message_id, "the message is still known"
+    assert await bot.recover() == 1
+    lines = (await ann.screen()).answers
+    assert "".join("".join(line.text for line in lines).split()) == "".join(seen(LONG).split())
+    assert [line.buttons for line in lines] == [[], ["Regenerate"]]
+    assert await bot.broken_invariants() == []
+
+
 @pytest.mark.row("F50")
 async def test_a_blocked_chat_is_left_alone(strict_api: RunningBotApi, bot: BotProcess, ann: Person) -> None:
     place = await bot.place()
