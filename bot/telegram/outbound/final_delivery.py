@@ -302,12 +302,13 @@ class FinalDelivery:
             if not await self._is_in_chat(answer, row.remote_id):
                 return None
             outcome = await edit_rich(
-                answer.sender, answer.chat.chat_id, row.remote_id, blocks, keyboard=answer.keyboard
-            )
+                answer.sender, answer.chat.chat_id, row.remote_id, blocks, keyboard=answer.keyboard,
+                patience=answer.patience, tries=answer.tries,
+            )  # fmt: skip
             return None if is_missing_message(outcome) else outcome
         return await send_rich(
             answer.sender, answer.target, blocks,
-            reply_to=answer.reply_to, keyboard=answer.keyboard, patience=answer.patience,
+            reply_to=answer.reply_to, keyboard=answer.keyboard, patience=answer.patience, tries=answer.tries,
             observer=self._attempts.observe((*answer.key, 0)),
         )  # fmt: skip
 

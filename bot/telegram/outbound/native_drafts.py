@@ -27,8 +27,6 @@ from bot.telegram.client.calls import (
 )
 from bot.telegram.client.middlewares import SendObserver
 from bot.telegram.client.sender import (
-    EDIT_PATIENCE_SECONDS,
-    FINAL_PATIENCE_SECONDS,
     ChatTarget,
     Sender,
     to_aiogram_entities,
@@ -176,7 +174,8 @@ async def send_rich(
     *,
     reply_to: int | None,
     keyboard: InlineKeyboardMarkup | None,
-    patience: float = FINAL_PATIENCE_SECONDS,
+    patience: float,
+    tries: int,
     observer: SendObserver | None = None,
 ) -> CallOutcome:
     """Send a rich message; the outcome CallRejected means that the answer must be sent as plain messages."""
@@ -188,8 +187,9 @@ async def send_rich(
         reply_markup=keyboard,
     )
     return await sender.call(
-        method, chat_id=target.chat_id, priority=Priority.FINAL, patience=patience, observer=observer
-    )
+        method, chat_id=target.chat_id, priority=Priority.FINAL, patience=patience, tries=tries,
+        observer=observer,
+    )  # fmt: skip
 
 
 async def edit_rich(
@@ -199,6 +199,8 @@ async def edit_rich(
     blocks: tuple[RichBlock, ...],
     *,
     keyboard: InlineKeyboardMarkup | None,
+    patience: float,
+    tries: int,
 ) -> CallOutcome:
     """Edit a message into a rich message; the outcome CallRejected means that it must become a plain one."""
     method = EditMessageText(
@@ -209,7 +211,8 @@ async def edit_rich(
         method,
         chat_id=chat_id,
         priority=Priority.FINAL,
-        patience=EDIT_PATIENCE_SECONDS,
+        patience=patience,
+        tries=tries,
         repeatable=True,
         message=(chat_id, message_id),
     )

@@ -250,3 +250,22 @@ async def test_a_lost_rich_message_is_uncertain(
     assert await bot.states(answer) == ["uncertain"]
     assert await bot.recover() == 0
     assert (await ann.screen()).texts[1:] == [UNCERTAIN]
+
+
+async def test_rich_edit_of_a_resumed_delivery_is_one_request(
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person
+) -> None:
+    """A resumed delivery is tried again each second, so that other sessions do not wait for it."""
+    bot.wanted = {"rich"}
+    answer = await bot.begin(await bot.place())
+    await answer.say(WORDS)
+    await answer.commit(WORDS + "\n\n" + TABLE)
+    await answer.emit.close()
+    await strict_api.fail("editMessageText", times=3, match={"has": "rich_message"}, reset="before")
+    await strict_api.forget_calls()
+    assert await bot.recover() == 0
+    assert len(await strict_api.calls("editMessageText")) == 1
+    while not await bot.recover():
+        pass
+    (line,) = (await ann.screen()).answers
+    assert "rich_message" in line.raw
