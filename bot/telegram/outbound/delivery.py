@@ -237,6 +237,7 @@ class AnswerDelivery:
         answer = StreamingReply(
             self._context,
             self._final_delivery,
+            self.uncertain,
             chat,
             tasks=self._tasks,
             pacing=self._pacing,
@@ -295,7 +296,7 @@ class AnswerDelivery:
         chat = await self._context.chats.find_chat(ended.address_id)
         if chat is None or (chat.unreachable and not chat.is_due):
             return False
-        await self._final_delivery.announce_uncertain(session_id, up_to=turn)
+        await self.uncertain.send_now(session_id, up_to=turn)
         return await self._final_delivery.deliver(chat, ended, patience=0.0, tries=1)
 
     def _on_reply_closed(self, answer: StreamingReply) -> None:

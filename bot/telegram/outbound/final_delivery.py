@@ -45,6 +45,8 @@ from shared.work_marks import mark_work
 
 log = structlog.get_logger(__name__)
 
+SETTLE_PATIENCE_SECONDS = 30.0
+"""Maximum seconds for which the later parts of an answer wait until a lost one is found or asked for."""
 COOL_DOWN_SECONDS = 60.0
 """Seconds in which a chat gets no second notice with the same error code."""
 _MAX_ROUNDS = 3
@@ -157,10 +159,6 @@ class FinalDelivery:
         `address_id`.
         """
         return self._last_delivered.get(session_id) == (address_id, turn - 1)
-
-    async def announce_uncertain(self, session_id: int, *, up_to: int) -> None:
-        """Send the notices about uncertain answers up to turn `up_to` that another process left."""
-        await self._notices.send_now(session_id, up_to=up_to)
 
     def list_pending(self, session_id: int, *, before: int) -> list[int]:
         """Return the undelivered turns of a session before turn `before`, in order.
@@ -331,11 +329,11 @@ class FinalDelivery:
             await self._send(answer, row.part)
 
     async def _settle(self, answer: _FinalAnswer, number: int) -> None:
-        """Search the chat for uncertain parts, or ask the person.
+        """Search the chat for uncertain parts, or ask the person; wait at most SETTLE_PATIENCE_SECONDS.
 
         Raises _DeliverAgain if that changed the state of part `number`.
         """
-        await self._notices.send_now(answer.key[0], up_to=answer.key[1])
+        await self._notices.send_now(answer.key[0], up_to=answer.key[1], patience=SETTLE_PATIENCE_SECONDS)
         states = {row.part: row.state for row in await self._store.list_parts(*answer.key)}
         if states.get(number) != "uncertain":
             raise _DeliverAgain

@@ -36,6 +36,7 @@ from bot.telegram.outbound.draft_streaming import (
 )
 from bot.telegram.outbound.final_delivery import FinalDelivery
 from bot.telegram.outbound.native_drafts import NativeDraft, make_draft_id
+from bot.telegram.outbound.uncertain_notices import UncertainNotices
 from shared.adapters.postgres.telegram.chats import ChatRow
 from shared.adapters.postgres.telegram.deliveries import EndedTurn, PartRow
 from shared.core.session.turns import (
@@ -96,6 +97,7 @@ class StreamingReply:
         self,
         context: DeliveryContext,
         final_delivery: FinalDelivery,
+        notices: UncertainNotices,
         chat: ChatRow,
         *,
         tasks: BackgroundTasks,
@@ -104,6 +106,7 @@ class StreamingReply:
     ) -> None:
         self._context = context
         self._final_delivery = final_delivery
+        self._notices = notices
         self._chat = chat
         self._tasks = tasks
         self._pacing = pacing
@@ -248,7 +251,7 @@ class StreamingReply:
             )
             for earlier in before:
                 self._final_delivery.mark_pending(session_id, earlier)
-            await self._final_delivery.announce_uncertain(session_id, up_to=turn)
+            await self._notices.send_now(session_id, up_to=turn)
         self._has_checked_earlier = True
         return in_order
 

@@ -74,25 +74,29 @@ class UncertainNotices:
         for notice in await self._store.list_due(accounts):
             self._start(notice)
 
-    async def send_now(self, session_id: int, *, up_to: int) -> None:
-        """Send the notices of this turn and earlier ones, waiting at most IMMEDIATE_PATIENCE_SECONDS.
+    async def send_now(
+        self, session_id: int, *, up_to: int, patience: float = IMMEDIATE_PATIENCE_SECONDS
+    ) -> None:
+        """Send the notices of this turn and earlier ones; wait for all of them, at most `patience` seconds.
 
-        Errors are logged; `send_due` tries again.
+        What takes longer continues in the background. Errors are logged; `send_due` tries again.
         """
         try:
             due = await self._store.list_due_up_to(session_id, up_to)
         except StorageUnavailable as error:
             log.warning("notice_deferred", session_id=session_id, turn=up_to, reason=str(error))
             return
-        until = self._context.clock.now() + IMMEDIATE_PATIENCE_SECONDS
+        clock = self._context.clock
+        until = clock.now() + patience
         for notice in due:
-            left = max(0.0, until - self._context.clock.now())
-            await asyncio.wait([self._start(notice, patience=left)])
+            # The next one is started after it, since notices must be shown in the order of their turns.
+            left = clock.to_real_seconds(until - clock.now())
+            await asyncio.wait([self._start(notice)], timeout=left)
 
-    def _start(self, notice: UncertainNotice, *, patience: float = 0.0) -> asyncio.Task[None]:
+    def _start(self, notice: UncertainNotice) -> asyncio.Task[None]:
         """Return the task that handles a notice, started if none runs."""
         if (task := self._running.get(notice.id)) is None:
-            task = self._running[notice.id] = self._tasks.start(self._process(notice, patience=patience))
+            task = self._running[notice.id] = self._tasks.start(self._process(notice))
         return task
 
     async def handle_press(
@@ -145,7 +149,7 @@ class UncertainNotices:
 
     # -- one notice -----------------------------------------------------------------------------------
 
-    async def _process(self, notice: UncertainNotice, *, patience: float = 0.0) -> None:
+    async def _process(self, notice: UncertainNotice) -> None:
         """Send a notice, or remove it if the answer has arrived; a database outage is logged only."""
         try:
             chat = await self._context.chats.find_chat(notice.address_id)
@@ -153,7 +157,7 @@ class UncertainNotices:
             if chat is None or sender is None:
                 return
             if notice.is_needed:
-                await self._send(notice, chat, sender, patience)
+                await self._send(notice, chat, sender)
             else:
                 await self._remove(notice, chat, sender)
         except SendClaimedElsewhere:
@@ -164,7 +168,7 @@ class UncertainNotices:
         finally:
             self._running.pop(notice.id, None)
 
-    async def _send(self, notice: UncertainNotice, chat: ChatRow, sender: Sender, patience: float) -> None:
+    async def _send(self, notice: UncertainNotice, chat: ChatRow, sender: Sender) -> None:
         """Send the notice: as a placeholder while the bot searches, else with its text and button."""
         begun = False
 
@@ -183,7 +187,7 @@ class UncertainNotices:
             # Replies in private chats, too: other questions may follow the one that was answered.
             reply_to=await self._context.chats.find_question_id(chat.session_id, notice.turn),
             keyboard=build_uncertain_buttons(chat, notice.id, notice.round), silent=settles,
-            priority=Priority.SETTLE, patience=max(patience, NOTICE_PATIENCE_SECONDS), tries=1,
+            priority=Priority.SETTLE, patience=NOTICE_PATIENCE_SECONDS, tries=1,
             observer=SendObserver(before_send=begin_once),
         )  # fmt: skip
         self._context.crash_point("telegram_after_notice")
