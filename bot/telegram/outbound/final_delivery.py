@@ -125,6 +125,8 @@ class FinalDelivery:
         self._notified_at: dict[tuple[int, str], float] = {}
         self._pending: dict[int, set[int]] = {}
         self._last_delivered: dict[int, tuple[int, int]] = {}
+        self._maybe_shown: dict[tuple[int, int], MaybeShown] = {}
+        """Messages of unfinished answers that may have arrived, by session id and turn."""
 
     async def deliver(
         self,
@@ -133,12 +135,10 @@ class FinalDelivery:
         *,
         patience: float = FINAL_PATIENCE_SECONDS,
         tries: int = TRIES,
-        maybe_shown: MaybeShown | None = None,
     ) -> bool:
         """Deliver an ended turn; return True if nothing is left to do, False if it must be delivered later.
 
-        `patience` is in seconds for each call, `tries` the maximum of requests. `maybe_shown` is a message of
-        the unfinished answer that may have arrived, None if there is none.
+        `patience` is in seconds for each call, `tries` the maximum of requests.
         """
         self.mark_pending(ended.session_id, ended.turn)
         if self._context.want_voice_note is not None and ended.state == "answered" and not ended.operator:
@@ -146,6 +146,7 @@ class FinalDelivery:
         about = {"session": ended.session_id, "turn": ended.turn}
         with self._context.tracer.span("delivery", about) as span:
             with mark_work("delivery", ended.session_id, ended.turn):
+                maybe_shown = self.find_maybe_shown(ended.session_id, ended.turn)
                 delivered = await self._deliver(chat, ended, patience, tries, maybe_shown)
             span.set_attributes(brought=delivered)
         if delivered:
@@ -170,6 +171,19 @@ class FinalDelivery:
     def mark_pending(self, session_id: int, turn: int) -> None:
         """Record a turn as undelivered, so that it is delivered before later turns."""
         self._pending.setdefault(session_id, set()).add(turn)
+
+    def record_maybe_shown(self, session_id: int, turn: int, shown: MaybeShown) -> None:
+        """Record that a message of a turn's unfinished answer may have arrived.
+
+        Kept until the turn is delivered, also for further attempts at it.
+        """
+        while len(self._maybe_shown) >= _MAX_REMEMBERED:
+            del self._maybe_shown[next(iter(self._maybe_shown))]
+        self._maybe_shown[session_id, turn] = shown
+
+    def find_maybe_shown(self, session_id: int, turn: int) -> MaybeShown | None:
+        """Return the message of a turn's unfinished answer that may have arrived; None if there is none."""
+        return self._maybe_shown.get((session_id, turn))
 
     async def _deliver(
         self, chat: ChatRow, ended: EndedTurn, patience: float, tries: int, maybe_shown: MaybeShown | None
@@ -197,6 +211,7 @@ class FinalDelivery:
         return False
 
     def _record_delivered(self, ended: EndedTurn) -> None:
+        self._maybe_shown.pop((ended.session_id, ended.turn), None)
         if (pending := self._pending.get(ended.session_id)) is not None:
             pending.discard(ended.turn)
             if not pending:
@@ -324,6 +339,7 @@ class FinalDelivery:
         elif row.state == "queued" and self._may_have_arrived(answer, row):
             error = "its bubble may be there"
             await self._store.give_up(*answer.key, row.part, state="uncertain", error=error)
+            self._maybe_shown.pop(answer.key, None)  # from here on, the row says it
             await self._settle(answer, row.part)
         elif row.state == "queued":
             await self._send(answer, row.part)

@@ -115,7 +115,7 @@ class StreamingReply:
         self._draft = self._open_draft(0)
         self._draft.end()
         self._turn = 0
-        self._asked_at = 0
+        self._asker_address_id = 0
         self._has_checked_earlier = False
         self._is_unseen = False
         """True while the turn is at its first attempt and no message of its answer was sent."""
@@ -124,7 +124,6 @@ class StreamingReply:
         self._is_idle = False
         self._refreshing: asyncio.Task[None] | None = None
         self._native: NativeDraft | None = None
-        self._maybe_shown: MaybeShown | None = None
 
     async def __call__(self, event: ReplyEvent) -> None:
         """Show an event in the chat.
@@ -197,13 +196,14 @@ class StreamingReply:
             self._draft.begin(event.attempt)
             return
         await self._stop_showing()
-        self._turn, self._asked_at, self._maybe_shown = event.turn, event.address_id, None
+        self._turn, self._asker_address_id = event.turn, event.address_id
         self._has_checked_earlier, self._is_unseen = False, event.attempt == 1
         in_order = await self._deliver_earlier(event.turn)
         self._draft = self._open_draft(event.attempt)
         self._start_typing()
         self._context.show_working(self._chat, event.turn, self._tasks)
-        if not in_order:
+        if not in_order or self._final_delivery.find_maybe_shown(self.session_id, event.turn) is not None:
+            # A message that may be in the chat is not sent a second time before it was searched for.
             self._draft.end()
             return
         if event.attempt > 1:
@@ -242,7 +242,7 @@ class StreamingReply:
 
         If not, mark the unfinished earlier turns as pending, and send notices about uncertain ones.
         """
-        await self._follow_chat(self._asked_at)
+        await self._follow_chat(self._asker_address_id)
         session_id, address_id = self._chat.session_id, self._chat.address_id
         in_order = self._final_delivery.is_in_order(session_id, turn=turn, address_id=address_id)
         if not in_order:
@@ -272,12 +272,12 @@ class StreamingReply:
         """
         said, turn = event.payload, event.payload.get("turn")
         is_whole = event.ends == "answered" and said.get("role") == "assistant" and bool(said.get("text"))
-        is_ours = turn == self._turn and self._is_unseen and self._asked_at == self._chat.address_id
+        is_ours = turn == self._turn and self._is_unseen and self._asker_address_id == self._chat.address_id
         if not is_whole or not is_ours or said.keys() & {"attachments", "error", "name", "replaces"}:
             return None
         return EndedTurn(
-            session_id=self._chat.session_id, turn=self._turn, address_id=self._asked_at, state="answered",
-            text=str(said["text"]), error_code="", stop=str(said.get("stop") or ""),
+            session_id=self._chat.session_id, turn=self._turn, address_id=self._asker_address_id,
+            state="answered", text=str(said["text"]), error_code="", stop=str(said.get("stop") or ""),
             parts=(PartRow(part=0, state="queued", remote_id=None, attempt=0),),
         )  # fmt: skip
 
@@ -292,14 +292,13 @@ class StreamingReply:
         for earlier in self._final_delivery.list_pending(self._chat.session_id, before=turn):
             if not await self._deliver_turn(earlier):
                 return
-        await self._deliver_turn(turn, maybe_shown=self._maybe_shown, ended=ended)
+        await self._deliver_turn(turn, ended=ended)
 
     async def _deliver_turn(
         self,
         turn: int,
         *,
         patience: float | None = None,
-        maybe_shown: MaybeShown | None = None,
         ended: EndedTurn | None = None,
     ) -> bool:
         ended = ended or await self._context.deliveries.load_ended_turn(self._chat.session_id, turn)
@@ -312,7 +311,6 @@ class StreamingReply:
             chat,
             ended,
             patience=self._pacing.patience if patience is None else patience,
-            maybe_shown=maybe_shown,
         )
 
     async def _send_waiting_notice(self, event: Stored) -> None:
@@ -371,7 +369,8 @@ class StreamingReply:
                 self._draft.slow_down(retry_after, self._context.clock.now())
             case CallUnknown(reason=reason):
                 self._log_stray(reason)
-                self._maybe_shown = MaybeShown(part=number, text=part.text)
+                shown = MaybeShown(part=number, text=part.text)
+                self._final_delivery.record_maybe_shown(self.session_id, self._turn, shown)
                 self._draft.end()
             case ChatMoved(new_chat_id=new_chat_id):
                 self._chat = await self._context.follow_migration(self._chat, new_chat_id)

@@ -121,6 +121,25 @@ async def test_lost_bubble_leaves_no_half_with_a_stop_button(
     assert (line.text, line.buttons) == (render(answer.said).text, [ButtonAction.REGENERATE.name.title()])
 
 
+@pytest.mark.parametrize("how", ["before", "after"])
+async def test_lost_bubble_is_remembered_by_the_next_attempt(
+    strict_api: RunningBotApi, bot: BotProcess, ann: Person, how: str
+) -> None:
+    settling(bot)
+    place = await bot.place()
+    answer = await asked(bot, ann)
+    await strict_api.fail("sendMessage", reset=how)
+    await answer.stream(WORDS * 2)
+    await bot.turns.postpone(answer.claim, seconds=0.0, fault=True, notice=None)
+    await answer.emit.close()
+    again = await bot.claim(place)
+    assert (again.turn, again.claim.attempt) == (answer.turn, 2)
+    await again.stream(WORDS * 8)
+    await again.end()
+    await settled(bot)
+    assert (await ann.screen()).texts == [render(again.said).text]
+
+
 async def test_search_without_an_answer_of_telegram_asks_the_person(
     strict_api: RunningBotApi, bot: BotProcess, ann: Person
 ) -> None:
