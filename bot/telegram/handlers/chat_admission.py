@@ -136,10 +136,10 @@ class _KnownChat:
 
 
 class BatchAdmission(BaseMiddleware):
-    """Middleware that passes batches of chats with access on, with `chat`, `texts` and `beginning`.
+    """Middleware that passes batches of chats with access on, with `chat`, `texts` and `stored`.
 
-    `beginning` is the stored message that an edit or a late part belongs to, None if there is none. Batches
-    of other chats are answered and marked as handled.
+    `stored` is the stored version of an edited message, or the stored first part of a late one; None if there
+    is none. Batches of other chats are answered and marked as handled.
     """
 
     def __init__(self, context: BotContext, *, admission: ChatAdmission, uncertain: UncertainNotices) -> None:
@@ -158,12 +158,12 @@ class BatchAdmission(BaseMiddleware):
         if batch is None:  # an update about the chat itself
             return await handler(event, data)
         message = batch.addressed_message
-        beginning = await (self.find_edited(message) if message.is_edited else self._find_beginning(batch))
+        stored = await (self._find_edited(message) if message.is_edited else self._find_first_part(batch))
         # Only one part of a split message mentions the bot, so a late part of a stored message counts as
         # addressed.
         policy, known = self._admission.policy, _KnownChat(self._stores.telegram_chats, self._bot_id, message)
         decision = await (
-            policy.admit(message, find=known.find_access) if beginning is None else policy.check(message.chat)
+            policy.admit(message, find=known.find_access) if stored is None else policy.check(message.chat)
         )
         if isinstance(decision, UnknownChat):
             decision = NoReply(reason="the rest of what a stranger said")
@@ -171,19 +171,19 @@ class BatchAdmission(BaseMiddleware):
             await self._admission.reply_to_stranger(decision, message.chat, message.sender)
             await self._stores.telegram_inbox.mark_handled(self._bot_id, batch.update_ids)
             return None
-        batch = _keep_addressed(batch) if beginning is None and not message.is_edited else batch
+        batch = _keep_addressed(batch) if stored is None and not message.is_edited else batch
         chat = await self._admission.open_chat(message.chat, message.sender, known=known.row)
         await self._handle_quotes(chat, batch)
-        data |= {"chat": chat, "texts": get_chat_texts(chat), "beginning": beginning, "batch": batch}
+        data |= {"chat": chat, "texts": get_chat_texts(chat), "stored": stored, "batch": batch}
         return await handler(event, data)
 
-    async def _find_beginning(self, batch: MessageBatch) -> MessageRow | None:
+    async def _find_first_part(self, batch: MessageBatch) -> MessageRow | None:
         """Return the stored first part of a message whose rest came late; None if this is no late part."""
         if batch.late_for is None or batch.first.is_edited:
             return None
         return await self._find(batch.first.chat.chat_id, batch.late_for)
 
-    async def find_edited(self, message: IncomingMessage) -> MessageRow | None:
+    async def _find_edited(self, message: IncomingMessage) -> MessageRow | None:
         """Return the stored message that was edited; None if that message was not stored."""
         return await self._find(message.chat.chat_id, message.message_id)
 

@@ -151,7 +151,7 @@ class MessageHandlers:
         notifier: Notifier,
         files: FileReader,
         sessions: SessionService,
-        answer: Callable[[ChatRow], None],
+        dispatch: Callable[[ChatRow], None],
         now: Callable[[], datetime],
         start: Callable[[Coroutine[Any, Any, None]], object],
         hearing: HearingService | None,
@@ -167,7 +167,7 @@ class MessageHandlers:
         self._notifier = notifier
         self._files = files
         self._sessions = sessions
-        self._answer = answer
+        self._dispatch = dispatch
         self._readings: dict[tuple[int, ...], _BatchReading] = {}
         """Files of batches that are repeated because the database did not answer, by their update ids."""
 
@@ -192,12 +192,12 @@ class MessageHandlers:
         Waits up to 5 seconds until the first part is stored. `message` is the late part; it is stored later.
         """
         for _ in range(LATE_POLLS):
-            beginning = await self._stores.telegram_chats.find_message(
+            stored = await self._stores.telegram_chats.find_message(
                 self._bot_id, message.chat.chat_id, late_for
             )
-            if beginning is not None:
-                if beginning.seq is not None:
-                    await self._sessions.hold_for_rest(beginning.session_id, turn=beginning.turn)
+            if stored is not None:
+                if stored.seq is not None:
+                    await self._sessions.hold_for_rest(stored.session_id, turn=stored.turn)
                 return
             await asyncio.sleep(LATE_POLL_SECONDS)  # the first part is being stored by another task
 
@@ -255,18 +255,18 @@ class MessageHandlers:
         await self._mark_handled(*batch.update_ids)
 
     async def _accept_late_part(
-        self, message: Message, chat: ChatRow, batch: MessageBatch, beginning: MessageRow
+        self, message: Message, chat: ChatRow, batch: MessageBatch, stored: MessageRow
     ) -> None:
         """Hold the turn of the first part, and store the late part.
 
         The store adds it to that turn if the turn is unanswered, else it becomes a separate turn.
         """
-        is_held = await self._sessions.hold_for_rest(chat.session_id, turn=beginning.turn)
+        is_held = await self._sessions.hold_for_rest(chat.session_id, turn=stored.turn)
         try:
             await self._accept(message, chat, batch)
         finally:
             if is_held and await self._stores.edits.wake(chat.session_id):
-                self._answer(chat)
+                self._dispatch(chat)
 
     async def _accept(self, _: Message, chat: ChatRow, batch: MessageBatch) -> None:
         """Store a batch of messages as a turn and start its answer.
@@ -327,7 +327,7 @@ class MessageHandlers:
             await self._mark_handled(*batch.update_ids)
             return
         # Next, or the claim would be given back: a notice can wait half a minute for Telegram.
-        self._answer(chat)
+        self._dispatch(chat)
         await self._record_unread(chat, batch, more, is_newest=not self._is_read_again(chat, batch))
         await self._send_notices(chat, reading)
         await self._send_transcripts(chat, reading)
@@ -432,7 +432,7 @@ class MessageHandlers:
                 dedupe_key=f"{key}:answer",
                 turn=edited.turn,
             )
-        self._answer(chat)
+        self._dispatch(chat)
         await self._send_notices(chat, reading)
 
     async def _defer_recordings(
@@ -622,9 +622,7 @@ class MessageHandlers:
         attachment_id = await self._stores.attachments.store(chat.session_id, body=body, mime=mime)
         return Image(attachment_id=attachment_id, mime=mime)
 
-    async def _handle_edit(
-        self, _: Message, chat: ChatRow, batch: MessageBatch, beginning: MessageRow
-    ) -> None:
+    async def _handle_edit(self, _: Message, chat: ChatRow, batch: MessageBatch, stored: MessageRow) -> None:
         """Store the edited text of a message in place of the old one.
 
         An unanswered turn starts again, also after an edit that changes nothing, such as Telegram's preview
@@ -632,13 +630,13 @@ class MessageHandlers:
         """
         with self._keep_reading(batch) as reading:
             message, replaced = batch.first, None
-            if _has_other_file(message, beginning):
+            if _has_other_file(message, stored):
                 try:
                     message, replaced = await self._read_replaced_file(chat, batch, reading)
                 except (NotHeard, CapReached, CapHeld) as error:
                     await self._defer_recordings(chat, batch, reading, error)
                     return
-            await self._store_edit(chat, batch, message, beginning, replaced)
+            await self._store_edit(chat, batch, message, stored, replaced)
             await self._send_notices(chat, reading)
             await self._mark_handled(*batch.update_ids)
 
@@ -674,14 +672,14 @@ class MessageHandlers:
         match edited.result:
             case "replaced" | "restarted":
                 await self._stores.edits.wake(known.session_id)
-                self._answer(chat)
+                self._dispatch(chat)
             case "last" if known.session_id == chat.session_id and not self._is_too_old(message):
                 await self._offer_new_answer(chat, message, edited.turn)
             case "last" | "old":
                 await self._confirm_edit(chat, message)
             case "same" | "unknown":
                 if is_broken_off and await self._stores.edits.wake(known.session_id):
-                    self._answer(chat)
+                    self._dispatch(chat)
 
     async def _read_replaced_file(
         self, chat: ChatRow, batch: MessageBatch, reading: _BatchReading
@@ -790,12 +788,12 @@ async def _is_edit(_: Message, batch: MessageBatch) -> bool:
     return batch.first.is_edited
 
 
-async def _is_stored(_: Message, beginning: MessageRow | None) -> bool:
-    return beginning is not None
+async def _is_stored(_: Message, stored: MessageRow | None) -> bool:
+    return stored is not None
 
 
-async def _is_late_part(_: Message, batch: MessageBatch, chat: ChatRow, beginning: MessageRow | None) -> bool:
-    return beginning is not None and beginning.session_id == chat.session_id and not batch.first.is_edited
+async def _is_late_part(_: Message, batch: MessageBatch, chat: ChatRow, stored: MessageRow | None) -> bool:
+    return stored is not None and stored.session_id == chat.session_id and not batch.first.is_edited
 
 
 async def _is_only_stickers(_: Message, batch: MessageBatch) -> bool:

@@ -55,10 +55,10 @@ WEBHOOK_RETURNED = (
 """Problem for operators if Telegram reports a webhook again after it was deleted."""
 RATE_LIMITED = "Telegram asks this bot to wait before it fetches messages again."
 """Problem for operators if Telegram demands a long pause between polls."""
-BATCH_SIZE = 200
-"""Maximum updates per read."""
+UPDATES_PER_READ = 200
+"""Maximum updates of one read of the inbox."""
 INBOX_POLL_SECONDS = 5.0
-"""Seconds between two reads of the inbox without a wake-up; finds updates that another process stored."""
+"""Default seconds between two reads of the inbox without a wake-up; a running bot reads more often."""
 CLOSE_SECONDS = 10.0
 """Seconds to wait for running handlers when the reader closes."""
 CALL_SECONDS = 20
@@ -368,7 +368,7 @@ class InboxReader:
             await self._close()
 
     async def read(self) -> bool:
-        """Read one batch of updates and start their handling; return True if there may be more.
+        """Read at most `UPDATES_PER_READ` updates and start their handling; return True if there may be more.
 
         Raises StorageUnavailable.
         """
@@ -405,10 +405,10 @@ class InboxReader:
     async def _list_waiting(self) -> list[StoredUpdate]:
         known = self._batcher.pending_updates | self._tasks.keys()
         self._handed, self._dropped, self._is_complete = [], self._batcher.dropped, False
-        rows = await self._inbox.list_waiting(self._bot.bot_id, limit=BATCH_SIZE, known=known)
+        rows = await self._inbox.list_waiting(self._bot.bot_id, limit=UPDATES_PER_READ, known=known)
         found = {row.update_id for row in rows}
         self._handed = [one for one in self._handed if one.update_id not in found]
-        self._is_complete = len(rows) < BATCH_SIZE
+        self._is_complete = len(rows) < UPDATES_PER_READ
         return rows
 
     def _parse(self, row: StoredUpdate) -> IncomingUpdate:

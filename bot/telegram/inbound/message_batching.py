@@ -151,7 +151,7 @@ def _has_command(message: IncomingMessage) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SenderBuffer:
-    """Waiting messages of one person in one chat.
+    """Waiting messages of one person in one chat, or of all senders if they are old.
 
     Immutable: methods return the next buffer, and the batches that are complete.
     """
@@ -427,9 +427,9 @@ class MessageBatcher:
         if self._is_immediate(message):
             queue.ready.append(MessageBatch(messages=(message,)))
             return queue
-        number = self._choose_buffer(queue, message, now)
-        buffer, out = queue.buffers.get(number, self._empty_buffer).add(message, now)
-        queue.buffers[number] = buffer
+        sender_key = self._choose_buffer(queue, message, now)
+        buffer, out = queue.buffers.get(sender_key, self._empty_buffer).add(message, now)
+        queue.buffers[sender_key] = buffer
         queue.ready += out
         pending = buffer.pending
         if self._on_late is not None and pending is not None and pending.late_for is not None:
@@ -561,8 +561,8 @@ def _get_late_seconds(earlier: ReleasedBatch, timeouts: BatchTimeouts) -> float:
 
 
 def _release_due(queue: _ChatQueue, now: datetime) -> None:
-    for number, buffer in queue.buffers.items():
-        queue.buffers[number], out = buffer.release_due(now)
+    for sender_key, buffer in queue.buffers.items():
+        queue.buffers[sender_key], out = buffer.release_due(now)
         queue.ready += out
 
 

@@ -80,7 +80,7 @@ class TelegramTurnDispatcher:
     def start(self) -> None:
         """Start to look for due turns and for unfinished deliveries."""
         self._answers.start()
-        self._loops.run_forever(self._run_recovery)
+        self._loops.run_forever(self._run_resuming)
 
     def dispatch(self, chat: ChatRow) -> None:
         """Start answering the chat's due turns; during an answer, have one more round follow it."""
@@ -125,8 +125,8 @@ class TelegramTurnDispatcher:
             return self._open_guest_sink
         return await self._secretary.open_orphan_sink(session_id)
 
-    async def _run_recovery(self) -> None:
-        """Deliver unfinished answers every `RECOVERY_SECONDS` and when a bot's lease was taken, until
+    async def _run_resuming(self) -> None:
+        """Resume unfinished deliveries every `RECOVERY_SECONDS` and when a bot's lease was taken, until
         cancelled.
         """
         while True:
@@ -259,27 +259,27 @@ class AnswerDelivery:
         sessions = [list(turns) for _, turns in groupby(sorted(unfinished), key=lambda found: found[0])]
         gate = asyncio.Semaphore(MAX_PARALLEL_SESSIONS)
         done = await asyncio.gather(
-            *(self._recover_session(turns, gate) for turns in sessions if turns[0][0] not in self._replies)
+            *(self._resume_session(turns, gate) for turns in sessions if turns[0][0] not in self._replies)
         )
         return sum(done)
 
     def deliver_soon(self, session_id: int, turn: int) -> None:
         """Deliver one ended turn in the background, even while its session writes another answer."""
-        self._tasks.start(self._recover_soon(session_id, turn))
+        self._tasks.start(self._resume_soon(session_id, turn))
 
-    async def _recover_soon(self, session_id: int, turn: int) -> None:
+    async def _resume_soon(self, session_id: int, turn: int) -> None:
         try:
-            await self._recover_turn(session_id, turn)
+            await self._resume_turn(session_id, turn)
         except StorageUnavailable as error:
             log.warning("delivery_deferred", session_id=session_id, turn=turn, reason=str(error))
 
-    async def _recover_session(self, turns: list[tuple[int, int]], gate: asyncio.Semaphore) -> int:
+    async def _resume_session(self, turns: list[tuple[int, int]], gate: asyncio.Semaphore) -> int:
         """Deliver ended turns of one session in order; return how many, up to the first that must wait."""
         done = 0
         async with gate:
             for session_id, turn in turns:
                 try:
-                    is_delivered = await self._recover_turn(session_id, turn)
+                    is_delivered = await self._resume_turn(session_id, turn)
                 except StorageUnavailable as error:
                     log.warning("delivery_deferred", session_id=session_id, turn=turn, reason=str(error))
                     return done
@@ -288,7 +288,7 @@ class AnswerDelivery:
                 done += 1
         return done
 
-    async def _recover_turn(self, session_id: int, turn: int) -> bool:
+    async def _resume_turn(self, session_id: int, turn: int) -> bool:
         """Deliver one ended turn; return False if it must wait."""
         ended = await self._context.deliveries.load_ended_turn(session_id, turn)
         if ended is None:

@@ -328,7 +328,7 @@ class FinalDelivery:
     # -- one part -------------------------------------------------------------------------------------
 
     async def _deliver_part(self, answer: _FinalAnswer, row: PartRow) -> None:
-        """Do what the stored state of a part demands: send it, edit it, or settle whether it arrived."""
+        """Do what the stored state of a part demands: send it, edit it, or find out whether it arrived."""
         if row.state == "sending":
             if not await self._attempts.store_pending_outcome((*answer.key, row.part)):
                 raise _DeliverLater  # it is being sent, or must be sent in the next round
@@ -340,11 +340,11 @@ class FinalDelivery:
             error = "its bubble may be there"
             await self._store.give_up(*answer.key, row.part, state="uncertain", error=error)
             self._maybe_shown.pop(answer.key, None)  # from here on, the row says it
-            await self._settle(answer, row.part)
+            await self._resolve_uncertain(answer, row.part)
         elif row.state == "queued":
             await self._send(answer, row.part)
 
-    async def _settle(self, answer: _FinalAnswer, number: int) -> None:
+    async def _resolve_uncertain(self, answer: _FinalAnswer, number: int) -> None:
         """Search the chat for uncertain parts, or ask the person; wait at most SETTLE_PATIENCE_SECONDS.
 
         Raises _DeliverAgain if that changed the state of part `number`.
@@ -481,7 +481,7 @@ class FinalDelivery:
                     "message_delivery_unknown", session_id=answer.key[0], turn=answer.key[1], part=number
                 )
                 await self._attempts.record_outcome((*answer.key, number), outcome)
-                await self._settle(answer, number)
+                await self._resolve_uncertain(answer, number)
             case CallRejected(reason=reason):
                 await self._store.give_up(*answer.key, number, state="dead", error=reason)
             case ChatUnreachable() | ChatClosed():

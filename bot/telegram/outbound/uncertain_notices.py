@@ -178,22 +178,22 @@ class UncertainNotices:
                 await self._begin_sending(notice, chat)
             begun = True
 
-        settles = self._context.settles and await self._may_settle(chat, notice)
-        if settles:
+        searches = self._context.settles and await self._can_search(chat, notice)
+        if searches:
             await self._context.clock.sleep(SETTLE_DELAY_SECONDS)
-        text = PLACEHOLDER if settles else self._context.texts.format_uncertain(chat)
+        text = PLACEHOLDER if searches else self._context.texts.format_uncertain(chat)
         outcome = await sender.send_text(
             ChatTarget(chat_id=chat.chat_id, thread_id=chat.thread_id), MessagePart(text=text),
             # Replies in private chats, too: other questions may follow the one that was answered.
             reply_to=await self._context.chats.find_question_id(chat.session_id, notice.turn),
-            keyboard=build_uncertain_buttons(chat, notice.id, notice.round), silent=settles,
+            keyboard=build_uncertain_buttons(chat, notice.id, notice.round), silent=searches,
             priority=Priority.SETTLE, patience=NOTICE_PATIENCE_SECONDS, tries=1,
             observer=SendObserver(before_send=begin_once),
         )  # fmt: skip
         self._context.crash_point("telegram_after_notice")
         await self._record_outcome(notice, chat, outcome)
-        if settles and isinstance(outcome, MessageSent):
-            await self._settle(notice, chat, sender, outcome.message_id)
+        if searches and isinstance(outcome, MessageSent):
+            await self._search_and_edit(notice, chat, sender, outcome.message_id)
 
     # -- settling without the person --------------------------------------------------------------------
 
@@ -214,13 +214,13 @@ class UncertainNotices:
             sender = self._context.senders.get(chat.bot_id) if chat is not None else None
             if chat is None or sender is None or notice.message_id is None:
                 return
-            if await self._may_settle(chat, notice):
-                await self._settle(notice, chat, sender, notice.message_id)
+            if await self._can_search(chat, notice):
+                await self._search_and_edit(notice, chat, sender, notice.message_id)
         except StorageUnavailable as error:
             log.warning("notice_deferred", session_id=notice.session_id, turn=notice.turn,
                         reason=str(error))  # fmt: skip
 
-    async def _may_settle(self, chat: ChatRow, notice: UncertainNotice) -> bool:
+    async def _can_search(self, chat: ChatRow, notice: UncertainNotice) -> bool:
         """Return whether all uncertain parts are texts; only a text can be edited into another message."""
         ended = await self._context.deliveries.load_ended_turn(notice.session_id, notice.turn)
         if ended is None:
@@ -228,7 +228,9 @@ class UncertainNotices:
         texts = len(build_outgoing_message(self._context, chat, ended).parts)
         return all(row.part < texts for row in ended.parts if row.state == "uncertain")
 
-    async def _settle(self, notice: UncertainNotice, chat: ChatRow, sender: Sender, message_id: int) -> None:
+    async def _search_and_edit(
+        self, notice: UncertainNotice, chat: ChatRow, sender: Sender, message_id: int
+    ) -> None:
         """Search for the uncertain parts in the chat, and edit the notice into a part that did not arrive.
 
         If the search is inconclusive, the notice gets its text and keeps its button.

@@ -407,7 +407,7 @@ class TelegramService:
             start=start,
         )  # fmt: skip
         message_handlers = MessageHandlers(
-            context, notifier=notifier, files=files, sessions=app.sessions, answer=answer, now=now,
+            context, notifier=notifier, files=files, sessions=app.sessions, dispatch=answer, now=now,
             start=start, hearing=app.hearing, topics=topics,
         )  # fmt: skip
         chat_changes = ChatChanges(

@@ -513,8 +513,9 @@ async def test_messages_that_become_no_answer_are_deleted_when_telegram_is_back(
     first, second = (await ann.sees(lambda screen: len(screen.answers) == 2)).answers
     if first_is_deleted:
         await ann.delete(first.message_id)
-    refusal = {"status": 400, "description": "Bad Request: message can't be edited"}
-    await strict_api.fail("editMessageText", times=-1, **refusal)
+    await strict_api.fail(
+        "editMessageText", times=-1, status=400, description="Bad Request: message can't be edited"
+    )
     lost = second if first_is_deleted else first
     if first_is_deleted:
         await strict_api.fail("deleteMessage", latency=0.0)  # it is refused, since the message is gone

@@ -122,7 +122,7 @@ class Talk:
         return None
 
 
-async def feed(talk: Talk, *messages: IncomingMessage, beginning: MessageRow | None = None) -> None:
+async def feed(talk: Talk, *messages: IncomingMessage, stored: MessageRow | None = None) -> None:
     """Pass a batch to its handler, which repeats it like the batcher while the database is away."""
     reach = cast("Any", talk)
     stores = SimpleNamespace(
@@ -131,15 +131,13 @@ async def feed(talk: Talk, *messages: IncomingMessage, beginning: MessageRow | N
     context = SimpleNamespace(identity=SimpleNamespace(bot_id=1), sender=reach, stores=stores, public=False)
     handlers = MessageHandlers(
         cast("Any", context), notifier=reach, files=reach, sessions=reach,
-        answer=lambda _: talk.did("answer"), now=lambda: NOON + timedelta(seconds=1),
+        dispatch=lambda _: talk.did("answer"), now=lambda: NOON + timedelta(seconds=1),
         start=asyncio.ensure_future, hearing=reach, topics=reach,
     )  # fmt: skip
 
     async def admit(handler: Callable[..., Any], event: Any, data: dict[str, Any]) -> Any:
         chat = talk.row
-        return await handler(
-            event, data | {"chat": chat, "texts": get_chat_texts(chat), "beginning": beginning}
-        )
+        return await handler(event, data | {"chat": chat, "texts": get_chat_texts(chat), "stored": stored})
 
     client = create_bot(TOKEN)
     dispatcher = BotDispatcher(client, routers=[handlers.build_router()], batch_admission=cast("Any", admit))
@@ -254,5 +252,5 @@ async def test_edit_without_change_continues_the_interrupted_answer(result: Edit
     talk = Talk()
     talk.edited = result
     known = MessageRow(session_id=3, turn=7, seq=9, part=None)
-    await feed(talk, spoken(1, "Look: https://example.org", is_edited=True), beginning=known)
+    await feed(talk, spoken(1, "Look: https://example.org", is_edited=True), stored=known)
     assert talk.done == ["interrupt 7", "reword", "wake", "answer", "handled"]
