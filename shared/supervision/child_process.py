@@ -119,13 +119,19 @@ class ChildProcess:
         The change is written to the process's standard input; a process that does not read it within 2
         seconds has it after its next start. A spare is ended.
         """
-        line, self.environment = write_environment(self.environment, environment), environment
+        former, self.environment = self.environment, environment
         await self._end_spare()
+        await self._send_changes(former)
+
+    async def _send_changes(self, former: Mapping[str, str]) -> None:
+        """Write to the running process what has changed in the environment since `former`."""
         process = self._process
-        if process is None or process.returncode is not None or process.stdin is None:
+        if former == self.environment or process is None:
+            return
+        if process.returncode is not None or process.stdin is None:
             return
         with contextlib.suppress(OSError, TimeoutError):
-            process.stdin.write(line)
+            process.stdin.write(write_environment(former, self.environment))
             await asyncio.wait_for(process.stdin.drain(), _GIVE_SECONDS)
 
     async def stop(self, *, timeout_seconds: float) -> None:
@@ -149,7 +155,7 @@ class ChildProcess:
     async def _live_once(self) -> int:
         """Start the process, or use the spare, and read its output until it ends; return its exit code."""
         self._last_lines.clear()
-        process = self._process = await self._take_spare() or await self._spawn()
+        process = await self._start()
         with contextlib.suppress(OSError):
             # On a full disk the file cannot be written; the process still ends together with the supervisor.
             self._pid_file.write_text(f"{process.pid}\n")
@@ -163,14 +169,26 @@ class ChildProcess:
                 keeping.cancel()
                 await asyncio.gather(keeping, return_exceptions=True)
 
-    async def _spawn(self, *, spare: bool = False) -> asyncio.subprocess.Process:
+    async def _start(self) -> asyncio.subprocess.Process:
+        """Start the process, or use the spare, and return it.
+
+        A change of the environment that arrives during the start is written to the process.
+        """
+        environment = self.environment
+        process = self._process = await self._take_spare() or await self._spawn(environment)
+        await self._send_changes(environment)
+        return process
+
+    async def _spawn(
+        self, environment: Mapping[str, str], *, spare: bool = False
+    ) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             *self.command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             cwd=ROOT,
-            env={**self.environment, **({SPARE_NAME: "yes"} if spare else {})},
+            env={**environment, **({SPARE_NAME: "yes"} if spare else {})},
             limit=_LONGEST_LINE_BYTES,
             start_new_session=True,
             preexec_fn=die_with_parent(signal.SIGTERM),
@@ -180,7 +198,8 @@ class ChildProcess:
         """Keep a spare process ready until cancelled; the first one starts after `_SPARE_AFTER_SECONDS`.
 
         The pause before a dead spare is replaced doubles up to `_LONGEST_SPARE_PAUSE_SECONDS`. No spare is
-        started while the machine has little memory.
+        started while the machine has little memory. A spare whose environment changed during its start is
+        ended.
         """
         pause_seconds = _SPARE_AFTER_SECONDS
         while True:
@@ -190,7 +209,10 @@ class ChildProcess:
             if self._spare is not None:
                 pause_seconds = min(pause_seconds * 2, _LONGEST_SPARE_PAUSE_SECONDS)
             if has_room_for_spare():
-                self._spare = await self._spawn(spare=True)
+                environment = self.environment
+                self._spare = await self._spawn(environment, spare=True)
+                if environment != self.environment:
+                    await self._end_spare()
 
     async def _take_spare(self) -> asyncio.subprocess.Process | None:
         """Start the work of the spare and return it; None if no spare accepts the start signal."""

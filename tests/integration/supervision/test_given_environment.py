@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from shared.supervision.child_process import ChildProcess, build_child_environment
 from shared.supervision.given_environment import write_environment
@@ -47,6 +50,30 @@ async def test_running_child_is_given_its_environment_again(tmp_path: Path) -> N
         await until(log, "value two None")
         assert child.pid == pid
         assert child.environment["EVERTALK_MODEL"] == "two"
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await child.stop(timeout_seconds=5)
+
+
+async def test_child_gets_a_change_that_arrives_during_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawn = asyncio.create_subprocess_exec
+    child = ChildProcess(
+        name="web", environment=build_child_environment({"EVERTALK_MODEL": "one"}), folder=tmp_path,
+        say=lambda _: None, command=(sys.executable, "-c", PROGRAM),
+    )  # fmt: skip
+
+    async def spawn_and_change(*command: Any, **options: Any) -> asyncio.subprocess.Process:
+        process = await spawn(*command, **options)
+        await child.give(build_child_environment({"EVERTALK_MODEL": "two"}))
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", spawn_and_change)
+    running = asyncio.create_task(child.run())
+    try:
+        await until(tmp_path / "logs" / "web.log", "value two None")
     finally:
         running.cancel()
         await asyncio.wait([running])

@@ -8,12 +8,13 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shared.supervision import child_process
 from shared.supervision.child_process import ChildProcess
-from shared.supervision.spare import has_room_for_spare
+from shared.supervision.spare import SPARE_NAME, has_room_for_spare
 
 PROGRAM = """
 import os, sys, time
@@ -109,6 +110,24 @@ async def test_spare_ends_when_its_process_is_stopped(child: ChildProcess, log_f
     await wait_until_kept(child, pid)
     await child.stop(timeout_seconds=5)
     assert ["ends", pid] in await wait_for_lines(log_file, "ends", 1)
+
+
+async def test_spare_ends_when_the_environment_changes_during_its_start(
+    child: ChildProcess, log_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawn = asyncio.create_subprocess_exec
+
+    async def spawn_and_change(*command: Any, env: dict[str, str], **options: Any) -> Any:
+        process = await spawn(*command, env=env, **options)
+        if SPARE_NAME in env:
+            monkeypatch.setattr(asyncio, "create_subprocess_exec", spawn)
+            await child.give({**child.environment, "EVERTALK_MODEL": "two"})
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", spawn_and_change)
+    [[_, former]] = await wait_for_lines(log_file, "ends", 1)
+    waiting = [pid for _, pid in await wait_for_lines(log_file, "waits", 2)]
+    assert waiting[0] == former != waiting[1]
 
 
 async def test_no_spare_where_memory_is_short(

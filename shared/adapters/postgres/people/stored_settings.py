@@ -6,6 +6,7 @@ Changes are compare-and-set with an audit entry.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,6 +25,8 @@ CHANNEL = "evertalk_settings"
 """Name of the NOTIFY channel on which changes are announced."""
 RECONNECT_SECONDS = 10.0
 """Seconds between attempts to listen again after the connection was lost."""
+LISTEN_SECONDS = 2.0
+"""Maximum seconds for opening the connection, and for its LISTEN; polling goes on after that."""
 
 
 class PostgresStoredSettings(PoolStore):
@@ -135,11 +138,19 @@ class SettingsNews:
         if now < self._next_try or not (self._connection is None or self._connection.is_closed()):
             return
         self._next_try = now + RECONNECT_SECONDS
+        with contextlib.suppress(StorageUnavailable, *CANNOT_CONNECT):
+            self._connection = await self._open_listener()
+
+    async def _open_listener(self) -> asyncpg.Connection[asyncpg.Record]:
+        """Return a connection that listens; one that cannot listen is closed before its error is raised."""
+        connection = await connect(self._database_url, timeout=LISTEN_SECONDS)
         try:
-            self._connection = await connect(self._database_url, timeout=2.0)
-            await self._connection.add_listener(CHANNEL, lambda *_: self._changed.set())
-        except (StorageUnavailable, *CANNOT_CONNECT):
-            return
+            async with asyncio.timeout(LISTEN_SECONDS):
+                await connection.add_listener(CHANNEL, lambda *_: self._changed.set())
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
 
 
 def _about(name: str) -> str:
