@@ -291,15 +291,16 @@ def build_handover_limits(settings: Settings) -> HandoverLimits:
 
 
 async def load_server_names(stored: PostgresStoredSettings, settings: Settings) -> frozenset[str] | None:
-    """Return the names of all MCP servers: from settings, their file, and the stored settings.
+    """Return the names of all MCP servers: from settings, their file, and the stored setting.
 
-    None if the stored settings cannot be read. Raises StorageUnavailable.
+    None if that setting cannot be decrypted. Raises StorageUnavailable.
     """
+    name = "EVERTALK_MCP_SERVERS"
     try:
-        values = (await stored.load()).values
+        values = (await stored.load(frozenset({name}))).values
     except (BadSettings, CannotUnseal):
         return None
-    return await asyncio.to_thread(list_server_names, settings, values.get("EVERTALK_MCP_SERVERS"))
+    return await asyncio.to_thread(list_server_names, settings, values.get(name))
 
 
 def build_agent_defaults(settings: Settings) -> AgentDefaults:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from shared.adapters.encryption import CannotUnseal
 from shared.adapters.models.catalog import ModelsFileBroken, list_stored_entries
 from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
 from shared.bootstrap.stored_settings import open_stored_settings
@@ -23,7 +24,7 @@ from shared.config.stored import (
 from shared.core.identity.operators import COMMAND_LINE
 from shared.core.values.errors import BadInput
 
-_TAKES = "Stored. A running Evertalk follows within ten seconds."
+_TAKES = "Stored. A running Evertalk follows within two seconds."
 _FORMAT = "evertalk-settings-1"
 
 
@@ -61,7 +62,7 @@ async def run_settings(
             case "list":
                 return await _list(store, say)
             case "export":
-                values = (await store.load()).values
+                values = (await store.load_readable()).values
                 plain = {name: text for name, text in values.items() if not is_sealed(name)}
                 say(json.dumps({"format": _FORMAT, "settings": plain}, indent=2, sort_keys=True))
                 return 0
@@ -74,11 +75,13 @@ async def run_settings(
 
 async def _list(store: PostgresStoredSettings, say: Callable[[str], None]) -> int:
     locked = find_locked()
-    for row in (await store.load()).rows:
-        if row.text is None:
+    for row in (await store.load_readable()).rows:
+        if not row.is_set:
             continue
         note = "  (the environment wins)" if row.name in locked else ""
         shown = "(hidden)" if is_sealed(row.name) else row.text
+        if row.fault:
+            shown = "(cannot be decrypted; set or unset it)"
         say(f"{row.name}={shown}{note}  [{row.changed_by}, {row.changed_at:%Y-%m-%d %H:%M} UTC]")
     return 0
 
@@ -117,10 +120,10 @@ async def _change(
     if not changes:
         tell("There is nothing to store.")
         return 0
-    found = await store.load()
+    found = await store.load_readable()
     try:
         changes = merge_secrets(found.values, changes)
-        list_stored_entries(load_with_stored(apply_changes(found.values, changes)))
+        list_stored_entries(load_with_stored(apply_changes(found, changes)))
     except ModelsFileBroken as error:
         tell(f"evertalk: {error}")
         return 1
@@ -131,5 +134,8 @@ async def _change(
     if await store.change(changes, seen=found.version, by=COMMAND_LINE) is None:
         tell("Somebody else changed a setting in this moment: nothing was stored. Try it again.")
         return 1
-    tell(_TAKES)
+    remaining = found.unreadable - changes.keys()
+    for name in sorted(remaining):
+        tell(f"{name} cannot be decrypted, so stored settings are not in use. {CannotUnseal.advice}")
+    tell("Stored." if remaining else _TAKES)
     return 0

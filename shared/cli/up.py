@@ -129,7 +129,8 @@ class _Supervisor:
             try:
                 found = await store.load()
             except CannotUnseal as error:
-                raise CannotStart(str(error), advice=error.advice) from error
+                advice = f"{error.advice} ./evertalk settings set NAME asks for it."
+                raise CannotStart(f"stored secrets cannot be decrypted: {error}", advice=advice) from error
             self._take(found)
             self._children = self._make_children(database_url, redis_url, found)
             await self._watch_everything(database_url, redis_url, store, found.version, assistant)

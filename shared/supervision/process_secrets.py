@@ -1,4 +1,7 @@
-"""Selects the secrets of each process: it gets those that it uses, and no others."""
+"""Secrets that the supervisor gives to each process: those that it uses, and no others.
+
+The web process also decrypts stored secrets of other processes while an operator views or changes settings.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def shell(database_url: str, tmp_path: Path) -> Shell:
 
 async def test_a_setting_is_stored_listed_and_taken_away(shell: Shell, pool: Pool) -> None:
     assert await shell.run("set", "evertalk_preset", "pantheon") == (
-        0, "Stored. A running Evertalk follows within ten seconds.",
+        0, "Stored. A running Evertalk follows within two seconds.",
     )  # fmt: skip
     assert "EVERTALK_PRESET=pantheon  [command line, " in (await shell.run("list"))[1]
     assert (await shell.run("unset", "EVERTALK_PRESET"))[0] == 0
@@ -65,8 +65,43 @@ async def test_a_secret_is_sealed_and_in_no_list_export_or_audit(shell: Shell, p
         rows = await pool.fetch(f"SELECT t::text AS row FROM {table} t")
         assert rows
         assert not any(KEY in row["row"] or KEY.encode().hex() in row["row"] for row in rows)
-    with pytest.raises(CannotUnseal):
-        await shell.run("list", key="l" * 40)
+
+
+async def test_secret_that_cannot_be_decrypted_is_replaced_or_removed(shell: Shell, pool: Pool) -> None:
+    names = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "EVERTALK_TELEGRAM_TOKENS")
+    tokens = json.dumps({"house": f"1:{'a' * 35}"})
+    for name, secret in zip(names, (KEY, KEY, tokens), strict=True):
+        assert (await shell.run("set", name, secret=secret))[0] == 0
+    other = "l" * 40
+    code, listed = await shell.run("list", key=other)
+    assert (code, listed.count("(cannot be decrypted; set or unset it)"), KEY in listed) == (0, 3, False)
+    assert json.loads((await shell.run("export", key=other))[1])["settings"] == {}
+    code, told = await shell.run("set", "EVERTALK_MODEL", "mine", key=other)
+    assert (code, [name in told for name in names]) == (0, [True, True, True])
+    code, told = await shell.run("set", "ANTHROPIC_BASE_URL", "https://elsewhere.example", key=other)
+    assert (code, "ANTHROPIC_API_KEY: give it again" in told) == (1, True)
+    store = build_stored_settings(pool, load_settings(data_dir=shell.folder, secret_key=other))
+    with pytest.raises(CannotUnseal, match=r"ANTHROPIC_API_KEY.*EVERTALK_TELEGRAM_TOKENS.*OPENAI_API_KEY"):
+        await store.load()
+    assert (await store.load(frozenset({"EVERTALK_MODEL"}))).values == {"EVERTALK_MODEL": "mine"}
+    assert (await shell.run("set", "ANTHROPIC_API_KEY", secret=f"{KEY}-2", key=other))[0] == 0
+    assert (await shell.run("set", "EVERTALK_TELEGRAM_TOKENS", secret=tokens, key=other))[0] == 0
+    code, told = await shell.run("unset", "OPENAI_API_KEY", key=other)
+    assert (code, told) == (0, "Stored. A running Evertalk follows within two seconds.")
+    assert (await store.load()).values == {
+        "ANTHROPIC_API_KEY": f"{KEY}-2", "EVERTALK_MODEL": "mine", "EVERTALK_TELEGRAM_TOKENS": tokens,
+    }  # fmt: skip
+
+
+async def test_secret_of_the_environment_is_removed_when_it_cannot_be_decrypted(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shell.run("set", "ANTHROPIC_API_KEY", secret=KEY)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    assert (await shell.run("unset", "ANTHROPIC_API_KEY"))[0] == 1
+    assert (await shell.run("set", "ANTHROPIC_API_KEY", secret=KEY, key="l" * 40))[0] == 1
+    assert (await shell.run("unset", "ANTHROPIC_API_KEY", key="l" * 40))[0] == 0
+    assert await shell.run("list", key="l" * 40) == (0, "")
 
 
 async def test_what_was_exported_is_stored_by_import(shell: Shell, tmp_path: Path) -> None:
@@ -119,7 +154,8 @@ async def test_provider_key_is_sent_only_to_its_own_address(
     await shell.run("unset", "ANTHROPIC_API_KEY")
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     code, said = await shell.run("set", "ANTHROPIC_BASE_URL", "https://elsewhere.example")
-    assert (code, "is set by the environment" in said) == (1, True)
+    reason = "its key is set by the environment: set the address there, too"
+    assert (code, said) == (1, f"evertalk: ANTHROPIC_BASE_URL: {reason}")
 
 
 async def test_who_has_not_seen_the_last_change_changes_nothing(pool: Pool, tmp_path: Path) -> None:

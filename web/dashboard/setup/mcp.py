@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from shared.adapters.encryption import CannotUnseal
 from shared.adapters.mcp.tools import load_servers, probe_servers
 from shared.adapters.postgres.operations.mcp_tool_lists import PostgresMcpToolLists
 from shared.adapters.postgres.people.stored_settings import PostgresStoredSettings
@@ -22,7 +23,7 @@ from shared.core.context.agents import AllowedTools
 from shared.core.tools.mcp import McpServer, servers_in
 from web.dashboard.access import AuthedRequest
 from web.dashboard.requests import Seen, build_stale_refusal, parse_version
-from web.dashboard.setup.settings import check_changes, load_stored
+from web.dashboard.setup.settings import check_changes
 from web.rest.kinds import describe
 from web.rest.operation import OperationRouter, Reply
 from web.security import HttpRefusal
@@ -81,7 +82,7 @@ class McpHandlers:
 
         The answer has no secrets.
         """
-        return await self._whole(await load_stored(self.stored_settings))
+        return await self._whole(await self._load_servers())
 
     @router.on(
         "PUT /mcp-servers/{server}", McpServers, role="admin", body="McpServerSettings", strict=True,
@@ -98,9 +99,9 @@ class McpHandlers:
     ) -> Reply:
         """Create or change an MCP server.
 
-        Running processes follow within ten seconds.
+        Running processes follow within two seconds.
         """
-        found = await load_stored(self.stored_settings)
+        found = await self._load_all()
         stored = _stored(found)
         return await self._keep(
             authed, found, {**stored, server: _settings(stored, server, url, headers)}, if_match
@@ -117,7 +118,7 @@ class McpHandlers:
 
         Servers of the file cannot be deleted here. Refused while an agent uses the server.
         """
-        found = await load_stored(self.stored_settings)
+        found = await self._load_all()
         stored = _stored(found)
         if stored.pop(server, None) is None:
             return None
@@ -142,7 +143,7 @@ class McpHandlers:
         if not await store.approve(server, mark=mark, by=authed.operator.name):
             words = "The tools of this server have changed again. Look at them once more."
             raise HttpRefusal(409, "tools_changed", words)
-        return await self._whole(await load_stored(self.stored_settings))
+        return await self._whole(await self._load_servers())
 
     @router.on(
         "POST /mcp-test", role="admin", body="McpServerTest", strict=True, refusals=(422, 503)
@@ -156,7 +157,7 @@ class McpHandlers:
 
         Connects once, for at most 15 seconds. Nothing is stored.
         """
-        settings = _settings(_stored(await load_stored(self.stored_settings)), server, url, headers)
+        settings = _settings(_stored(await self._load_servers()), server, url, headers)
         found, problems = servers_in(json.dumps({"mcpServers": {server: settings}}), {})
         if problems:
             raise HttpRefusal(
@@ -168,6 +169,14 @@ class McpHandlers:
         return McpTested(
             ok=probed.reached, problem=probed.problem, tools=list(probed.tools), left_out=left_out
         )
+
+    async def _load_servers(self) -> StoredSettings:
+        """Return the stored setting with the servers alone; no other secret is decrypted."""
+        return _check_readable(await self.stored_settings.load_readable(frozenset({SETTING})))
+
+    async def _load_all(self) -> StoredSettings:
+        """Return all stored settings, which a change is checked with."""
+        return _check_readable(await self.stored_settings.load_readable())
 
     async def _agents_naming(self, server: str) -> list[str]:
         """Return names of agents that use a stored server; empty if the MCP file also has this server."""
@@ -188,10 +197,8 @@ class McpHandlers:
             await check_changes(found, {SETTING: text})
             store = self.stored_settings
             if await store.change({SETTING: text}, seen=seen, by=authed.operator.name) is not None:
-                return await self._whole(await load_stored(self.stored_settings))
-        raise build_stale_refusal(
-            yours=sorted(servers), theirs=await self._whole(await load_stored(self.stored_settings))
-        )
+                return await self._whole(await self._load_servers())
+        raise build_stale_refusal(yours=sorted(servers), theirs=await self._whole(await self._load_servers()))
 
     async def _whole(self, found: StoredSettings) -> dict[str, Any]:
         settings = self.settings
@@ -209,6 +216,13 @@ class McpHandlers:
             "problems": list(problems),
             "version": found.version,
         }
+
+
+def _check_readable(found: StoredSettings) -> StoredSettings:
+    """Return `found`. Raises HttpRefusal 503 if the servers cannot be decrypted: they would be lost."""
+    if SETTING in found.unreadable:
+        raise HttpRefusal(503, CannotUnseal.code, CannotUnseal.advice)
+    return found
 
 
 def _settings(

@@ -42,7 +42,7 @@ from shared.core.values.recordings import Recording, silence
 from shared.ports import ModelRequest
 from shared.services.turns.retrieval import RERANKED
 from web.dashboard.access import AuthedRequest
-from web.dashboard.setup.settings import Changes, check_changes, load_stored, merge_changes
+from web.dashboard.setup.settings import Changes, check_changes, merge_changes
 from web.rest.operation import OperationRouter
 
 router = OperationRouter()
@@ -103,7 +103,7 @@ class ProbeHandlers:
             none = "" if found else "No model server was found on this machine."
             return ModelServers(servers=list(map(_shown, found)), message=none)
         await authed.record("models.listed", "settings", base_url=base_url)
-        settings = await check_changes(await load_stored(self.stored_settings), {})
+        settings = await check_changes(await self.stored_settings.load_readable(), {})
         try:
             models = await list_models(add_usual_path(base_url), key or _key_for(base_url, settings))
         except KeyRefused:
@@ -136,7 +136,7 @@ class ProbeHandlers:
         `name` is a model or the number of a bot; the default is the one in the settings. `reason` has the
         message of the provider or of Telegram if they refuse.
         """
-        found = await load_stored(self.stored_settings)
+        found = await self.stored_settings.load_readable()
         wanted = merge_changes(found, changes)
         settings = await check_changes(found, wanted)
         await authed.record("settings.tested", "settings", what=what, names=sorted(wanted))

@@ -85,7 +85,7 @@ class SettingsHandlers:
         Secrets are not included.
 
         `kind` is present for settings that can be stored. `editable` is false if the environment sets the
-        value. `pending` lists stored settings that this process does not use yet.
+        value, or the key of this address. `pending` lists stored settings that this process does not use yet.
         """
         return await self._load_all()
 
@@ -101,29 +101,20 @@ class SettingsHandlers:
         Every process uses them within two seconds, without a restart.
         """
         store, seen = self.stored_settings, parse_version(if_match)
-        found = await load_stored(self.stored_settings)
+        found = await store.load_readable()
         if found.version == seen:
             wanted = merge_changes(found, changes)
             await check_changes(found, wanted)
             if await store.change(wanted, seen=seen, by=authed.operator.name) is not None:
                 return await self._load_all()
-            found = await load_stored(self.stored_settings)
+            found = await store.load_readable()
         words = "Another operator changed this meanwhile: your changes were not saved."
         changed = [_render_change(row) for row in found.rows if row.version > seen]
         raise HttpRefusal(409, "stale", words, changed=changed, theirs=await self._load_all())
 
     async def _load_all(self) -> dict[str, Any]:
-        return await asyncio.to_thread(
-            render_settings, self.settings, await load_stored(self.stored_settings)
-        )
-
-
-async def load_stored(store: PostgresStoredSettings) -> StoredSettings:
-    """Return the stored settings. Raises HttpRefusal 503 if this installation's key cannot decrypt them."""
-    try:
-        return await store.load()
-    except CannotUnseal as error:
-        raise HttpRefusal(503, error.code, error.advice) from error
+        found = await self.stored_settings.load_readable()
+        return await asyncio.to_thread(render_settings, self.settings, found)
 
 
 def merge_changes(found: StoredSettings, changes: Changes | None) -> dict[str, str | None]:
@@ -141,7 +132,7 @@ def merge_changes(found: StoredSettings, changes: Changes | None) -> dict[str, s
 async def check_changes(found: StoredSettings, changes: Mapping[str, str | None]) -> Settings:
     """Return the settings after a change. Raises HttpRefusal with a reason for each refused field."""
     try:
-        values = await asyncio.to_thread(apply_changes, found.values, changes)
+        values = await asyncio.to_thread(apply_changes, found, changes)
         settings = await asyncio.to_thread(load_with_stored, values)
         list_stored_entries(settings)
     except ModelsFileBroken as error:
@@ -168,11 +159,12 @@ def _render_change(row: StoredSetting) -> dict[str, str | None]:
 def _text_of(row: StoredSetting) -> str | None:
     """Return a stored value as text without passwords; None if there is none.
 
-    A secret is shown as `set`, and several secrets by the names of their purposes.
+    A secret is shown as `set`, and several secrets by the names of their purposes, none if they cannot be
+    decrypted.
     """
-    if row.text and list_storable().get(row.name) in SEVERAL_SECRETS:
+    if row.is_set and list_storable().get(row.name) in SEVERAL_SECRETS:
         return " ".join(sorted(read_secrets(row.text)))
-    return "set" if row.text and is_sealed(row.name) else row.text and _without_password(row.text)
+    return "set" if row.is_set and is_sealed(row.name) else row.text and _without_password(row.text)
 
 
 def render_settings(given: Settings, found: StoredSettings) -> dict[str, Any]:
@@ -185,6 +177,7 @@ def render_settings(given: Settings, found: StoredSettings) -> dict[str, Any]:
         for field, name in list_setting_names().items()
     ]
     try:
+        _refuse_unreadable(found)
         pending, problems = list(_pending(given, load_with_stored(found.values), locked)), []
     except BadSettings as error:
         pending, problems = [], _render_problems(error)
@@ -193,6 +186,17 @@ def render_settings(given: Settings, found: StoredSettings) -> dict[str, Any]:
         "pending": pending, "problems": problems, "unpriced": _list_unpriced(given),
         "token_cap": find_token_cap(dollars=given.cap_total_per_day_usd, tokens=given.cap_tokens_per_day),
     }  # fmt: skip
+
+
+def _refuse_unreadable(found: StoredSettings) -> None:
+    """Raise BadSettings with each secret that cannot be decrypted, since processes then use no change."""
+    if found.unreadable:
+        raise BadSettings(
+            tuple(
+                SettingsProblem(name=name, value="", reason=CannotUnseal.advice)
+                for name in sorted(found.unreadable)
+            )
+        )
 
 
 def _list_unpriced(settings: Settings) -> list[str]:
@@ -234,8 +238,8 @@ def _render_stored(field: str, row: StoredSetting | None, locked: bool) -> dict[
     form |= {"stored": _text_of(row), "changed_by": row.changed_by, "changed_at": iso(row.changed_at)}
     if locked:
         return form
-    secret = {"value": "set" if row.text else "not set"} if is_secret(field) else {}
-    return form | secret | {"from": "stored" if row.text else "default"}
+    secret = {"value": "set" if row.is_set else "not set"} if is_secret(field) else {}
+    return form | secret | {"from": "stored" if row.is_set else "default"}
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from typing import Any
 
 import asyncpg
 
-from shared.adapters.encryption import Encryption, Sealed
+from shared.adapters.encryption import CannotUnseal, Encryption, Sealed
 from shared.adapters.postgres.db.connecting import CANNOT_CONNECT, connect
 from shared.adapters.postgres.db.pool import Named, Pool, PoolStore, build_value, store_method
 from shared.adapters.postgres.people.operator_auth import append_audit
@@ -32,8 +32,7 @@ LISTEN_SECONDS = 2.0
 class PostgresStoredSettings(PoolStore):
     """Store of settings that operators change.
 
-    Each method is one transaction. Raises StorageUnavailable, and CannotUnseal for a secret that the key
-    cannot open.
+    Each method is one transaction and raises StorageUnavailable.
     """
 
     def __init__(self, pool: Pool, *, encryption: Callable[[], Encryption], crash_point: CrashPoint) -> None:
@@ -48,13 +47,24 @@ class PostgresStoredSettings(PoolStore):
 
     @store_method
     async def load(self, names: frozenset[str] | None = None) -> StoredSettings:
-        """Return the settings in `names`, or all if None, with decrypted secrets.
+        """Return the settings in `names`, or all if None, with decrypted secrets, to use them.
 
-        The version is always that of the newest change of any setting.
+        The version is always that of the newest change of any setting. Raises CannotUnseal, which names every
+        secret of these settings that the key cannot decrypt.
         """
-        rows = await self._pool.fetch(_ROWS)
-        found = [self._build_setting(row) for row in rows if names is None or row["name"] in names]
-        return StoredSettings(version=max((row["version"] for row in rows), default=0), rows=tuple(found))
+        found = await self._load(names)
+        if found.unreadable:
+            raise CannotUnseal("; ".join(f"{row.name}: {row.fault}" for row in found.rows if row.fault))
+        return found
+
+    @store_method
+    async def load_readable(self, names: frozenset[str] | None = None) -> StoredSettings:
+        """Return the settings in `names`, or all if None, to show or change them.
+
+        A secret that the key cannot decrypt has its `fault` and no text. The version is always that of the
+        newest change of any setting.
+        """
+        return await self._load(names)
 
     @store_method
     async def change(self, changes: Mapping[str, str | None], *, seen: int, by: str) -> int | None:
@@ -95,12 +105,20 @@ class PostgresStoredSettings(PoolStore):
             )
         )
 
+    async def _load(self, names: frozenset[str] | None) -> StoredSettings:
+        rows = await self._pool.fetch(_ROWS)
+        found = [self._build_setting(row) for row in rows if names is None or row["name"] in names]
+        return StoredSettings(version=max((row["version"] for row in rows), default=0), rows=tuple(found))
+
     def _build_setting(self, row: asyncpg.Record) -> StoredSetting:
-        text = row["value"]
+        text, fault = row["value"], ""
         if row["sealed"] is not None:
             sealed = Sealed(key_id=row["key_id"], data=row["sealed"])
-            text = self._encryption().open(sealed, about=_about(row["name"])).decode()
-        return build_value(StoredSetting, row, text=text)
+            try:
+                text = self._encryption().open(sealed, about=_about(row["name"])).decode()
+            except CannotUnseal as error:
+                fault = str(error)
+        return build_value(StoredSetting, row, text=text, fault=fault)
 
 
 class SettingsNews:

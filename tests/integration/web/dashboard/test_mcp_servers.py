@@ -83,6 +83,18 @@ async def test_a_server_is_added_changed_and_removed_and_its_key_stays_sealed(mc
     assert (status, told["servers"], await mcp_api.stored()) == (200, [], {})
 
 
+async def test_servers_that_cannot_be_decrypted_are_not_overwritten(mcp_api: McpServersApi) -> None:
+    store = build_stored_settings(mcp_api.pool, load_settings(data_dir=mcp_api.folder, secret_key="l" * 40))
+    assert await store.change({"ANTHROPIC_API_KEY": SECRET}, seen=0, by="anna") == 1
+    assert (await mcp_api.ask("PUT", "/files", match=1, body=FILES))[0] == 200
+    servers = json.dumps({"mcpServers": {"mail": FILES}})
+    assert await store.change({"EVERTALK_MCP_SERVERS": servers}, seen=2, by="anna") == 3
+    for method, path, body in (("GET", "", None), ("PUT", "/files", FILES), ("DELETE", "/mail", None)):
+        status, told = await mcp_api.ask(method, path, match=3, body=body)
+        assert (status, told["code"]) == (503, "cannot_unseal")
+    assert (await store.load()).values == {"ANTHROPIC_API_KEY": SECRET, "EVERTALK_MCP_SERVERS": servers}
+
+
 async def test_an_address_as_it_is_shown_stands_for_the_whole_one(mcp_api: McpServersApi) -> None:
     whole = {**FILES, "url": "https://me:canary@tools.example/mcp?key=canary"}
     status, told = await mcp_api.ask("PUT", "/files", match=0, body=whole)

@@ -93,6 +93,34 @@ async def test_stored_secret_is_never_returned(pages: Dashboard) -> None:
     assert (key["stored"], key["value"], key["from"]) == (None, "not set", "default")
 
 
+async def seal_with_another_key(pages: Dashboard, **secrets: str) -> None:
+    store = build_stored_settings(pages.pool, load_settings(secret_key="l" * 40))
+    seen = await store.load_version()
+    assert await store.change(secrets, seen=seen, by="anna") == seen + 1
+
+
+async def test_secret_that_cannot_be_decrypted_is_reported_and_replaced(pages: Dashboard) -> None:
+    number = TOKEN.partition(":")[0]
+    bots, tokens = json.dumps([{"token_env": number}]), json.dumps({number: TOKEN})
+    both = {"EVERTALK_TELEGRAM_BOTS": bots, "EVERTALK_TELEGRAM_TOKENS": tokens}
+    assert (await put(pages, 0, **both))[0] == 200
+    secrets = {"OPENAI_API_KEY": KEY, "EVERTALK_TELEGRAM_TOKENS": tokens}
+    await seal_with_another_key(pages, ANTHROPIC_API_KEY=KEY, **secrets)
+    told, rows = await rows_of(pages)
+    assert [one["name"] for one in told["problems"]] == [
+        "ANTHROPIC_API_KEY", "EVERTALK_TELEGRAM_TOKENS", "OPENAI_API_KEY",
+    ]  # fmt: skip
+    assert all("EVERTALK_SECRET_KEY is not the one" in one["reason"] for one in told["problems"])
+    key = rows["ANTHROPIC_API_KEY"]
+    assert (key["stored"], key["value"], key["from"]) == ("set", "set", "stored")
+    assert (await put(pages, 2, **{CAP: "2"}))[0] == 200
+    status, told = await put(pages, 3, OPENAI_BASE_URL="https://elsewhere.example")
+    assert (status, told["details"]["problems"][0]["name"]) == (422, "OPENAI_API_KEY")
+    assert (await put(pages, 3, ANTHROPIC_API_KEY=f"{KEY}-2", OPENAI_API_KEY=None))[0] == 200
+    status, told = await put(pages, 4, EVERTALK_TELEGRAM_TOKENS=tokens)
+    assert (status, told["problems"]) == (200, [])
+
+
 async def test_second_of_two_operators_learns_who_changed_what(pages: Dashboard) -> None:
     assert (await put(pages, 0, **{CAP: "2", "EVERTALK_MODEL": "hers"}))[0] == 200
     status, told = await put(pages, 0, **{CAP: "3"})
@@ -110,7 +138,7 @@ async def test_loser_of_a_race_between_read_and_store_is_refused(
     """Both have seen the newest version when they come; the table lets one of them change it."""
     assert (await ask(pages, "GET", "/settings"))[0] == 200
     both = asyncio.Barrier(2)
-    load = PostgresStoredSettings.load
+    load = PostgresStoredSettings.load_readable
 
     async def together(self: PostgresStoredSettings) -> Any:
         found = await load(self)
@@ -118,7 +146,7 @@ async def test_loser_of_a_race_between_read_and_store_is_refused(
             await both.wait()
         return found
 
-    monkeypatch.setattr(PostgresStoredSettings, "load", together)
+    monkeypatch.setattr(PostgresStoredSettings, "load_readable", together)
     done = await asyncio.gather(put(pages, 0, **{CAP: "2"}), put(pages, 0, EVERTALK_MODEL="b"))
     assert sorted(status for status, _ in done) == [200, 409]
     monkeypatch.undo()
