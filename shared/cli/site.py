@@ -36,7 +36,7 @@ _TEXT_FLAGS = (
 _SWITCHES = ("webview", "uploads", "handover", "memory-toasts")
 _SWITCHED = {"on": True, "off": False, "auto": None}
 """Values of the switches; `auto` removes a setting, so that its default applies."""
-_TAKES = "A running Evertalk follows within ten seconds."
+_TAKES = "A running Evertalk follows within two seconds."
 
 
 def read_site_arguments(arguments: Sequence[str]) -> argparse.Namespace:

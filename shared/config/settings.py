@@ -46,7 +46,10 @@ ORIGINS_NAME = "EVERTALK_ORIGINS"
 """
 
 SettingSource = Literal["environment", "file", "stored", "default"]
-"""Source of a setting's value: environment, `.env` file, database or default."""
+"""Source of a setting's value: environment, `.env` file, database or default.
+
+The dashboard also says `start` for a value that was chosen at the start, such as a free port.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

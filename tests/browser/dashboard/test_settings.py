@@ -38,7 +38,7 @@ async def test_a_setting_is_typed_stored_and_taken_away(house: House) -> None:
     cap = page.get_by_label("Per day", exact=True)
     await cap.fill("2.50")
     await cap.press("Enter")
-    await expect(page.get_by_text("Saved. A running Evertalk follows within ten seconds.")).to_be_visible()
+    await expect(page.get_by_text("Saved. A running Evertalk follows within two seconds.")).to_be_visible()
     await expect(page.locator(".setting-field").first).to_contain_text("set by anna")
     assert await stored(house, "EVERTALK_CAP_TOTAL_PER_DAY_USD") == "2.50"
     await page.get_by_role("button", name="Save").click()
@@ -234,7 +234,7 @@ async def test_form_promises_the_same_where_processes_are_started_alone(
     await page.get_by_label("Per day", exact=True).fill("2")
     await page.get_by_role("button", name="Save").click()
     done = page.locator(".site-form .done")
-    await expect(done).to_have_text("Saved. A running Evertalk follows within ten seconds.")
+    await expect(done).to_have_text("Saved. A running Evertalk follows within two seconds.")
 
 
 @pytest.mark.parametrize("width", [1360, 390])

@@ -19,7 +19,7 @@ from tests.kit.fakes.bot_api import TOKEN, USERNAME, running_bot_api
 from tests.kit.fakes.messages_api import RunningFake, running_fake
 
 pytestmark = pytest.mark.browser
-SAVED = "Saved. A running Evertalk follows within ten seconds."
+SAVED = "Saved. A running Evertalk follows within two seconds."
 
 
 @pytest.fixture

@@ -85,7 +85,8 @@ class SettingsHandlers:
         Secrets are not included.
 
         `kind` is present for settings that can be stored. `editable` is false if the environment sets the
-        value, or the key of this address. `pending` lists stored settings that this process does not use yet.
+        value, or the key of this address. `from` is `start` for a value that was chosen at the start, such as
+        a free port. `pending` lists stored settings that this process does not use yet.
         """
         return await self._load_all()
 

@@ -63,7 +63,7 @@ export function mcpCard({ may, say, signal, changed }) {
   async function keep(method, server, body) {
     try {
       draw(await ask(`/mcp-servers/${encodeURIComponent(server)}`, { method, body, match: `"${now.version}"`, signal }));
-      show(reply, h("p", { class: "done" }, t("Saved. A running Evertalk follows within ten seconds.")));
+      show(reply, h("p", { class: "done" }, t("Saved. A running Evertalk follows within two seconds.")));
       say(t("Saved."));
       changed([...new Set(now.servers.map((/** @type {Api["McpServerShown"]} */ one) => one.name))]);
       return true;

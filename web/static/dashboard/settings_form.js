@@ -89,7 +89,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
       const saved = await ask("/settings", { method: "PUT", body: { changes: wanted }, match: `"${now().version}"`, signal });
       for (const [name, text] of Object.entries(wanted)) if (typed.get(name) === text) typed.delete(name);
       take(saved);
-      show(reply, h("p", { class: "done" }, t("Saved. A running Evertalk follows within ten seconds.")));
+      show(reply, h("p", { class: "done" }, t("Saved. A running Evertalk follows within two seconds.")));
       say(t("Saved."));
       await follow();
     } catch (/** @type {any} */ error) {
@@ -100,7 +100,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
     }
   }
 
-  /** Waits until this process uses the stored settings, for which it restarts. */
+  /** Waits until the web process uses the stored settings, at most for `FOLLOWS_MS`. */
   async function follow() {
     const until = Date.now() + FOLLOWS_MS;
     const waits = () => now().pending.some((/** @type {string} */ name) => names.has(name));
@@ -108,7 +108,7 @@ export function settingsForm(section, { now, took, may, who, say, signal }) {
     while (waits() && Date.now() < until) {
       await pause(AGAIN_MS);
       if (signal.aborted) return;
-      try { take(await ask("/settings", { signal })); } catch { /* it begins anew just now */ }
+      try { take(await ask("/settings", { signal })); } catch { /* the next look decides */ }
     }
     if (!signal.aborted && !waits() && !Object.keys(changes()).length) show(reply, h("p", { class: "done actions" }, t("Saved, and in force."), section.id === "model" && chatButton()));
   }
@@ -201,7 +201,7 @@ function field(row, label, may, { help, told: heard }) {
   function paint() {
     const gone = typed.get(name) === null && kind === "secret";
     const by = now.editable ? now.stored !== null && t("set by {who}, {time}", { who: h("bdi", null, now.changed_by), time: time(now.changed_at) })
-      : t("Set in the environment, which wins.");
+      : ["environment", "file"].includes(now.from ?? "") ? t("Set in the environment, which wins.") : t("Its key is set in the environment: set the address there, too.");
     show(state, kind === "secret" && (gone ? [t("Removed when you save."), " "] : now.editable ? now.stored !== null && [t("A value is set and never shown."), " "] : null), by);
     if (drop) set(drop, { hidden: !may || !now.editable || now.stored === null, "aria-pressed": String(gone) });
   }

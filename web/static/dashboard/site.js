@@ -53,7 +53,7 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
       try {
         const saved = await ask(`${path}/settings`, { method: "PUT", body: { settings: mine }, match: `"${site.version}"`, signal });
         say(t("Saved."));
-        draw(saved, saved.settings, h("p", { class: "done" }, t("Saved. A running Evertalk follows within ten seconds.")));
+        draw(saved, saved.settings, h("p", { class: "done" }, t("Saved. A running Evertalk follows within two seconds.")));
       } catch (/** @type {any} */ error) {
         if (signal.aborted) return;
         if (error.code === "bad_site_config") return tell(error.details.problems);
@@ -78,7 +78,7 @@ export function sitePage({ root, id: name, me, say, entitle, signal }) {
       try {
         const saved = await ask(`${path}/origins`, { method: "POST", body: { origin }, signal });
         say(t("{origin} is allowed.", { origin }));
-        draw(saved, saved.settings, h("p", { class: "done" }, t("{origin} is allowed. A running Evertalk follows within ten seconds.", { origin })));
+        draw(saved, saved.settings, h("p", { class: "done" }, t("{origin} is allowed. A running Evertalk follows within two seconds.", { origin })));
       } catch (error) { if (!signal.aborted) show(reply, problem(error)); }
     }
   }

@@ -26,7 +26,7 @@ CHANNEL = "evertalk_settings"
 RECONNECT_SECONDS = 10.0
 """Seconds between attempts to listen again after the connection was lost."""
 LISTEN_SECONDS = 2.0
-"""Maximum seconds for opening the connection, and for its LISTEN; polling goes on after that."""
+"""Maximum seconds for opening the connection, and for its LISTEN."""
 
 
 class PostgresStoredSettings(PoolStore):
