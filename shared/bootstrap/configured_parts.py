@@ -124,15 +124,16 @@ def _build(
     models.trace(tracer)
     crash_point = build_crash_point(settings.crash_point)
     models.cap_tokens(build_token_cap(settings, stores.token_reservations, crash_point))
-    speaks = role != "worker"
+    talks_with_people = role != "worker"
     return ConfiguredParts(
         settings=settings,
         stores=stores,
         models=models,
         policy=policy,
         caps=build_caps(settings),
-        transcriber=keep("transcriber", lambda: build_transcriber(settings) if speaks else None),
-        speaker=keep("speaker", lambda: build_speaker(settings) if speaks else None),
+        transcriber=keep("transcriber", lambda: build_transcriber(settings) if talks_with_people else None),
+        speaker=keep("speaker", lambda: build_speaker(settings) if talks_with_people else None),
+        # The worker has no key and makes no picture; its requests list the same tools as those of turns.
         picture_maker=keep("picture_maker", lambda: build_picture_maker(settings)),
         reranker=keep("reranker", lambda: build_reranker(settings)),
         encoder=keep("encoder", lambda: build_encoder(settings)),

@@ -175,8 +175,8 @@ async def _stop_when_lost(app: App, ending: Ending) -> None:
 async def _follow_changes(app: App, follower: ChangeFollower | None, ending: Ending) -> None:
     """Apply each change of settings to later turns, until a change needs a new process.
 
-    That is the case if it cannot be applied, and in the bot for settings of Telegram. Without a `follower`
-    nothing is done.
+    That is the case if it cannot be applied, and in the bot for settings of Telegram and those in
+    `RENEWS_BOT`, which are applied before. Without a `follower` nothing is done.
     """
     while follower is not None:
         change = await follower.wait_for_change()

@@ -44,9 +44,9 @@ def select_environment(
     would give a process the secrets of others.
     """
     names = list_setting_names()
-    others = {names[field] for field, users in PROCESSES_BY_SETTING.items() if process not in users}
-    others |= set() if process == "bot" else {*tokens, *(f"{token}{SUFFIX}" for token in tokens)}
-    given = {name: value for name, value in everything.items() if name.upper() not in others}
+    withheld = {names[field] for field, users in PROCESSES_BY_SETTING.items() if process not in users}
+    withheld |= set() if process == "bot" else {*tokens, *(f"{token}{SUFFIX}" for token in tokens)}
+    given = {name: value for name, value in everything.items() if name.upper() not in withheld}
     return {**given, ENV_FILE_NAME: "", ORIGINS_NAME: _origins(stored)}
 
 
