@@ -654,6 +654,7 @@ async def test_buttons_are_under_the_last_part_of_each_answer(
     lines = (await ann.screen()).answers
     above: list[list[str]] = [[]] * (len(lines) - 1)
     assert [line.buttons for line in lines] == [*above, ["Regenerate"]]
+    bot.beat()
     second = await bot.begin(place)
     await second.end("Short.")
     expected = [*above, ["Regenerate"], ["Regenerate"]]

@@ -57,6 +57,7 @@ async def test_a_draft_that_outgrows_one_message_goes_on_in_messages(
     await answer.end()
     assert squeezed(*(await ann.screen()).texts) == squeezed(LONG)
     assert bot.post.get_form_support(BOT_ID).allows("drafts", 42)
+    bot.beat()
     second = await bot.begin(await bot.place())
     await ann.sees(lambda screen: bool(screen.drafts))
     await second.end("Short.")
