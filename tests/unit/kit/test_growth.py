@@ -6,7 +6,7 @@ import pytest
 
 from tests.kit.growth import grows_linearly
 
-SIZE = 400
+SIZE = 800
 
 
 @pytest.mark.parametrize(("power", "expected"), [(1, True), (2, False)])
