@@ -185,7 +185,7 @@ class SiteHandlers:
     ) -> SiteWhole:
         """Change a site.
 
-        Takes effect within ten seconds.
+        Takes effect within two seconds.
         """
         await self._row(name)
         seen, by = parse_version(if_match), authed.operator.name
@@ -209,7 +209,7 @@ class SiteHandlers:
     ) -> SiteWhole:
         """Allow an origin to use a site.
 
-        Takes effect within ten seconds.
+        Takes effect within two seconds.
         """
         try:
             await self.site_service.allow_origin(name, origin, by=authed.operator.name)

@@ -147,9 +147,10 @@ class SettingsNews:
         self._changed.clear()
 
     async def close(self) -> None:
-        """Close the connection that listens, if there is one."""
+        """Close the connection that listens, if there is one; drop it if the server does not answer."""
         if self._connection is not None:
-            await self._connection.close(timeout=2)
+            with contextlib.suppress(*CANNOT_CONNECT):
+                await self._connection.close(timeout=2)
 
     async def _listen(self) -> None:
         now = time.monotonic()
