@@ -201,8 +201,8 @@ export class Conversation {
     const key = `c${event.id}`;
     if (event.replaces) this.items = this.items.filter((item) => item.key !== `c${event.replaces}`);
     const at = this.items.findIndex((item) => item.key === key);
-    // A session has one running job, so a stored summary ends the progress that is shown, whose id is the job's.
-    if (/^(done|window)$/.test(event.state)) this.organizing = null;
+    // The progress has a job's id and not this one; a job that goes on shows its progress again.
+    this.organizing = null;
     if (/^(new|separator|fork)$/.test(event.state)) return this.cut(event);
     if (this.settings.audience === "public") return;
     if (event.state !== "done") {

@@ -18,7 +18,7 @@ function play(...frames) {
 
 console.log(JSON.stringify({
   stored: play(progress("17", "running"), stored("done")),
-  undone: play(progress("17", "running"), stored("undone")),
+  undone: play(progress("17", "running"), stored("undone"), progress("17", "running", 60)),
   next: play(progress("17", "running"), stored("done"), progress("17", "done", 100), progress("18", "running", 5)),
   other: play(progress("18", "running", 5), progress("17", "done", 100)),
   late: play(progress("17", "done", 100), progress("17", "running")),

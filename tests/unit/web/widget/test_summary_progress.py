@@ -21,7 +21,7 @@ def test_widget_shows_progress_until_its_job_has_ended() -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "stored": None,
-        "undone": {"id": "17", "percent": 50, "failed": False},
+        "undone": {"id": "17", "percent": 60, "failed": False},
         "next": {"id": "18", "percent": 5, "failed": False},
         "other": {"id": "18", "percent": 5, "failed": False},
         "late": None,
