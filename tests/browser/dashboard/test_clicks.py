@@ -24,6 +24,8 @@ COUNT = """addEventListener("click", (event) => {
   if (event.isTrusted && event.detail) window.counted?.();
 }, true)"""
 """A click of the mouse has a number; what a key does to a button has none."""
+FOCUSED = "input:focus, textarea:focus"
+"""The field that gets what is typed, which a page focuses a moment after the click that shows it."""
 _ROW = re.compile(r"^\| (?P<task>[^|]+?) \| (?P<clicks>\d+) \|", re.MULTILINE)
 
 
@@ -139,6 +141,7 @@ async def test_conversation_found_by_its_text(operator: Counted, house: House) -
     await waiting(house, "Ada", "My parcel is a green one")
     page = await operator.begin("/dashboard")
     await page.get_by_role("button", name="Go to").click()
+    await expect(page.locator(FOCUSED)).to_have_count(1)
     await page.keyboard.type("parcel")
     await expect(page.get_by_role("option", name="Search messages for “parcel”")).to_be_visible()
     await page.keyboard.press("Enter")
@@ -279,6 +282,7 @@ async def test_site_added(operator: Counted, house: House) -> None:
     page = await operator.begin("/dashboard")
     await page.get_by_role("link", name="Channels", exact=True).click()
     await page.get_by_text("New site").click()
+    await expect(page.locator(FOCUSED)).to_have_count(1)
     await page.keyboard.type("shop")
     await page.keyboard.press("Enter")
     await page.get_by_label("Allowed origins, one per line").click()
