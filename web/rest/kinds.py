@@ -175,7 +175,10 @@ Moment = Annotated[
 Since = Annotated[datetime, BeforeValidator(_parse_moment), Field(json_schema_extra={"format": "date"})]
 """Date or time; a date means its beginning in UTC."""
 SiteName = Annotated[str, Field(pattern=SITE_PATTERN)]
-FileId = Annotated[str, Field(description="id of a file", pattern="^[0-9a-f]{32}$")]
+FileId = Annotated[
+    str, Field(description="id of a file", pattern="^[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}$")
+]
+"""UUID of a file; answers have it without hyphens, in operators' lists of messages with hyphens."""
 Id = Annotated[UUID, Field(strict=False)]
 """UUID in a body, where JSON has only text."""
 _CID = r"^[A-Za-z0-9_.:\-]{1,64}$"
