@@ -185,7 +185,7 @@ async def test_ids_that_are_none_are_refused_in_rest_too(server: Server, files: 
     row, token = await make_visitor(server.services.pool)
     path = f"/sessions/{row.session_public_id}/messages"
     status, told = await call(server, "POST", path, bearer(token), json={"attachments": files, "text": "x"})
-    assert (status, told["code"]) == (400, "bad_frame")
+    assert (status, told["code"]) == (400, "bad_field")
 
 
 async def test_browser_of_two_sites_is_visitor_of_the_asking_page(server: Server) -> None:
