@@ -119,7 +119,7 @@ async def test_job_whose_worker_blocks_is_done_once_by_another(
             await case.promises_hold(person)
             assert blocked.exits == second.exits == []
         assert await case.value("SELECT count(*) FROM compactions WHERE kind = 'summary'") == 1
-        assert await case.value("SELECT epoch FROM jobs WHERE kind = 'compact'") == 2, "taken over"
+        assert await case.value("SELECT attempt FROM jobs WHERE kind = 'compact'") == 2, "taken over once"
 
 
 async def _summary_is_asked_for(fake: RunningFake) -> None:
