@@ -53,15 +53,14 @@ COUNT_SECONDS = 3.0
 
 
 class ModelCallStore(Protocol):
-    """Store of failed or lost calls, and of artifacts that requests mention.
+    """Store of failed calls, and of artifacts that requests mention.
 
-    `record_waste` books calls without a result; their reservation stays, for the turn's next calls.
-    `record_lost` books an estimate for calls of an attempt whose process died, and returns their number.
-    `keep_artifacts` stores whole texts as pairs of an entry's `seq` and its artifact. All raise LeaseLost.
+    `record_waste` books calls without a result, also if the lease is lost; their reservation stays, for the
+    turn's next calls. `keep_artifacts` stores whole texts as pairs of an entry's `seq` and its artifact;
+    raises LeaseLost. Both raise StorageUnavailable.
     """
 
     async def record_waste(self, claim: Claim, spent: Sequence[Spending]) -> None: ...
-    async def record_lost(self, claim: Claim, *, model: str, input_tokens: int) -> int: ...
     async def keep_artifacts(self, claim: Claim, artifacts: Sequence[tuple[int, Artifact]]) -> None: ...
 
 

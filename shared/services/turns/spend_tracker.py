@@ -96,7 +96,7 @@ class SpendLimiter:
             if shorter is not None:
                 asked, tries = shorter, tries + 1
             elif patient and offer.can_fit_once_settled(refused.shortages):
-                await self._give_up(costs)
+                await self._lower_to_spent(costs)
                 await asyncio.wait([stop], timeout=POLL_SECONDS)
                 asked, tries = offer.whole, 0
             else:
@@ -140,7 +140,7 @@ class SpendLimiter:
         )
         costs.may_be_sent = True
 
-    async def _give_up(self, costs: CallCosts) -> None:
+    async def _lower_to_spent(self, costs: CallCosts) -> None:
         """Lower the turn's reservation to its cost so far, so that other turns can use the rest while it
         waits.
         """
