@@ -791,7 +791,7 @@ class SessionService:
             async with self._storage_limiter():
                 answered = await self._agent_loop.answer(claim, emit=emit, stop=stop, costs=costs)
                 if claim.session_id in self._interrupted and answered.outcome.state == "stopped":
-                    seconds = 0.0 if costs.stored else REST_SECONDS
+                    seconds = 0.0 if costs.has_stored_round else REST_SECONDS
                     await self._postpone(costs, emit, seconds=seconds, fault=False, error=None)
                     return False
                 return await self._commit(costs.claim, answered, emit)

@@ -224,6 +224,8 @@ class CallCosts:
     """Calls whose cost is stored, with a tool round or after a failure."""
     unpaid: list[Spending] = field(default_factory=list)
     """Calls whose cost is not stored yet; the end or the release of the turn stores it."""
+    has_stored_round: bool = False
+    """True once the attempt has stored a tool round, which a late part of the message can no longer join."""
 
     @property
     def micro(self) -> int:

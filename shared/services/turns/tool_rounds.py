@@ -95,6 +95,7 @@ class ToolRounds:
             state.claim, blocks=reply.blocks, tokens=tokens, calls=calls, spent=spent
         )
         state.costs.mark_stored(spent)
+        state.costs.has_stored_round = True
         self._add(state, seq, "assistant", reply.blocks, tokens)
         if reply.usage.known and not prepared.left_out:
             state.meter.anchor_at(reply.usage.context_tokens)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,6 +100,22 @@ async def test_a_screen_replaces_what_the_first_model_had_begun(
     assert await guest.one("SELECT count(*) FROM reservations") == await guest.one(
         "SELECT count(*) FROM turns"
     )
+
+
+async def test_answer_of_a_fallback_waits_for_the_rest_of_the_message(
+    guest: Visit, provider: RunningFake, other: RunningFake
+) -> None:
+    """Stored calls that failed are no tool round, which the rest could no longer join."""
+    await provider.script([{"times": -1, "action": {"stream_error": 2, "text": "x " * 99}}])
+    await other.script([{"times": 1, "action": {"text": "Too early. " * 100, "pace_ms": 400}}])
+    await guest.say("Here is the first half,")
+    answering = asyncio.create_task(guest.answered())
+    async with asyncio.timeout(60):
+        while not any(isinstance(event, Delta) and "early" in event.text for event in guest.heard):
+            await asyncio.sleep(0.02)
+    assert await guest.app.sessions.hold_for_rest(guest.session_id, turn=1)
+    await answering
+    assert await guest.one("SELECT retry_at > now() + interval '10 s' FROM sessions")
 
 
 async def test_smaller_fallback_window_is_filled_by_importance_without_hiding(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from shared.adapters.postgres.compaction.jobs_sql import LOCK_RUNNING
+from shared.adapters.postgres.compaction.jobs_sql import LOCK_SESSION_AND_RUNNING
 from shared.adapters.postgres.db.pool import Connection, Named, PoolStore, Record, build_value, store_method
 from shared.adapters.postgres.memory import notes_sql as sql
 from shared.adapters.postgres.turns.turns import build_entry
@@ -366,14 +366,16 @@ async def _begin(connection: Connection, source: NoteSource) -> None:
 
 
 async def _is_claimed(connection: Connection, source: NoteSource) -> bool:
-    """Lock the claim of the source's turn or of its flush's job; return False if it is lost."""
+    """Lock the session with the claim of the source's turn, or of its flush's job; return False if the claim
+    is lost.
+    """
     if source.flush_id is None:
         claim = sql.STILL_MINE(session_id=source.session_id, epoch=source.epoch, turn=source.through_turn)
-        return bool(await connection.fetchval(*claim))
-    # An erasure or an edit locks the session before its jobs, so this order avoids a deadlock with it.
-    await connection.execute(*sql.LOCK_SESSION(session_id=source.session_id))
-    running = await connection.fetchval(*LOCK_RUNNING(job_id=source.job_id, epoch=source.epoch))
-    return running is not None
+    else:
+        claim = LOCK_SESSION_AND_RUNNING(
+            session_id=source.session_id, job_id=source.job_id, epoch=source.epoch
+        )
+    return bool(await connection.fetchval(*claim))
 
 
 async def _find_earlier_result(

@@ -18,9 +18,6 @@ SELECT true FROM sessions WHERE id = :session_id AND turn_epoch = :epoch
 """)
 """Lock the session of a claimed turn; no row if the claim with this epoch is lost."""
 
-LOCK_SESSION = Named("SELECT id FROM sessions WHERE id = :session_id FOR NO KEY UPDATE")
-"""Lock a session against changes by others; no row if it does not exist."""
-
 BY_CALL = Named("SELECT n.*, note_state(n) AS state FROM notes n WHERE n.call_key = :call_key")
 """Select the note that a tool call stored; no row if it stored none."""
 
