@@ -102,10 +102,10 @@ async def test_a_screen_replaces_what_the_first_model_had_begun(
     )
 
 
-async def test_answer_of_a_fallback_waits_for_the_rest_of_the_message(
+async def test_broken_off_answer_of_a_fallback_rests_for_its_change(
     guest: Visit, provider: RunningFake, other: RunningFake
 ) -> None:
-    """Stored calls that failed are no tool round, which the rest could no longer join."""
+    """Stored calls that failed are no tool round, after which the turn would continue at once."""
     await provider.script([{"times": -1, "action": {"stream_error": 2, "text": "x " * 99}}])
     await other.script([{"times": 1, "action": {"text": "Too early. " * 100, "pace_ms": 400}}])
     await guest.say("Here is the first half,")
@@ -113,7 +113,7 @@ async def test_answer_of_a_fallback_waits_for_the_rest_of_the_message(
     async with asyncio.timeout(60):
         while not any(isinstance(event, Delta) and "early" in event.text for event in guest.heard):
             await asyncio.sleep(0.02)
-    assert await guest.app.sessions.hold_for_rest(guest.session_id, turn=1)
+    await guest.app.sessions.break_off(guest.session_id, turn=1)
     await answering
     assert await guest.one("SELECT retry_at > now() + interval '10 s' FROM sessions")
 
