@@ -13,15 +13,11 @@ from shared.core.values.errors import EvertalkError, StorageUnavailable
 from shared.services.turns.agent_loop import AgentLoop
 from shared.services.turns.session_service import SessionService
 from tests.acceptance.long_talks import WINDOW
+from tests.acceptance.turns.paid_calls import LEDGER, OPEN, ROUND, SPENT
 from tests.kit.app_driver import Visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 
-NOTE = {"name": "save_memory", "input": {"kind": "fact", "text": "The dog is called Bertil."}}
-ROUND = {"match": {"kind": "chat"}, "times": 1, "action": {"tool_use": [NOTE]}}
 BROKEN = {"match": {"kind": "chat"}, "times": -1, "action": {"stream_error": 2, "text": "It is " * 99}}
-OPEN = "SELECT count(*) FROM reservations WHERE state = 'held'"
-SPENT = "SELECT coalesce(sum(spent_micro), 0)::bigint FROM spend_days WHERE scope = 'total'"
-LEDGER = "SELECT coalesce(sum(cost_micro), 0)::bigint FROM usage"
 CALLS = "SELECT count(*) FROM usage WHERE status = 'done'"
 
 
@@ -47,27 +43,28 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, guest: Visit, method: str, *, sto
     monkeypatch.setattr(store, method, failing)
 
 
-async def answer_again(guest: Visit) -> None:
-    await guest.app.pool.execute("UPDATE sessions SET retry_at = now()")
-    await guest.answered()
-
-
 async def assert_paid_once(guest: Visit, calls: int) -> None:
     assert await guest.one(CALLS) == calls
     assert await guest.one(SPENT) == await guest.one(LEDGER) > 0
     assert await guest.one(OPEN) == 0
 
 
+async def assert_answer_is_paid_at_second_attempt(guest: Visit) -> None:
+    """Ask; the first attempt pays one call and ends unanswered, the second pays another and answers."""
+    await guest.ask("My dog is called Bertil.")
+    assert await guest.one("SELECT answered_turn FROM sessions") == 0
+    await assert_paid_once(guest, 1)
+    await guest.app.pool.execute("UPDATE sessions SET retry_at = now()")
+    await guest.answered()
+    assert await guest.one("SELECT answered_turn FROM sessions") == 1
+    await assert_paid_once(guest, 2)
+
+
 async def test_answer_that_could_not_be_stored_is_paid_for(
     guest: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_once(monkeypatch, guest, "record_answer")
-    await guest.ask("My dog is called Bertil.")
-    assert await guest.one("SELECT answered_turn FROM sessions") == 0
-    await assert_paid_once(guest, 1)
-    await answer_again(guest)
-    assert await guest.one("SELECT answered_turn FROM sessions") == 1
-    await assert_paid_once(guest, 2)
+    await assert_answer_is_paid_at_second_attempt(guest)
 
 
 async def test_answer_whose_commit_was_not_confirmed_is_paid_once(
@@ -85,12 +82,7 @@ async def test_tool_calls_whose_commit_failed_are_paid_once(
 ) -> None:
     await provider.script([ROUND])
     fail_once(monkeypatch, guest, "record_tool_calls", stores=stores)
-    await guest.ask("My dog is called Bertil.")
-    assert await guest.one("SELECT answered_turn FROM sessions") == 0
-    await assert_paid_once(guest, 1)
-    await answer_again(guest)
-    assert await guest.one("SELECT answered_turn FROM sessions") == 1
-    await assert_paid_once(guest, 2)
+    await assert_answer_is_paid_at_second_attempt(guest)
 
 
 async def test_failed_calls_that_could_not_be_booked_are_booked_with_the_turn(

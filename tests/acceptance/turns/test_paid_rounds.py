@@ -14,17 +14,13 @@ from shared.core.session.turns import Caps, Claim, Delta, JobOrder, Outcome, Spe
 from shared.core.values.errors import LeaseLost
 from shared.core.values.messages import Text, ToolResult, ToolUse
 from tests.acceptance.long_talks import WINDOW, talk
+from tests.acceptance.turns.paid_calls import LEDGER, OPEN, ROUND, SPENT
 from tests.kit.app_driver import Visit, running_app, settings_for, visit
 from tests.kit.fakes.messages_api.harness import RunningFake
 from tests.kit.midday import MIDDAY
 
-NOTE = {"name": "save_memory", "input": {"kind": "fact", "text": "The dog is called Bertil."}}
-ROUND = {"match": {"kind": "chat"}, "times": 1, "action": {"tool_use": [NOTE]}}
 BUSY = {"match": {"kind": "chat"}, "times": -1, "action": {"status": 429, "retry_after": 0}}
 CAPS = Caps(total=100_000_000, person=None, visitor=None, session=None, timezone=MIDDAY)
-OPEN = "SELECT count(*) FROM reservations WHERE state = 'held'"
-SPENT = "SELECT coalesce(sum(spent_micro), 0)::bigint FROM spend_days WHERE scope = 'total'"
-LEDGER = "SELECT coalesce(sum(cost_micro), 0)::bigint FROM usage"
 
 
 @pytest.fixture
